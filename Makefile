@@ -1,0 +1,87 @@
+# One command per intent; `make help` lists them. Everything is installed into .venv from pinned, hashed requirements.
+# Needs make, a POSIX sh and Python 3.11+ with venv. Stamp files in .venv make a second run free of set-up.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ARGS   ?=
+WORKERS ?= 2
+
+# Hash checking is on for every file; the project itself is built with the pinned backend, so nothing unpinned is fetched.
+INSTALL := $(PIP) install --require-hashes
+INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
+
+.PHONY: help setup demo test check fix chaos bench-site lock clean
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: $(VENV)/.dev ## Make .venv with everything for development
+
+demo: $(VENV)/.swath ## Scrape the demo county, with a live progress bar
+	@$(BIN)/swath demo $(ARGS)
+
+test: check ## All checks, then all tests (ARGS="-k name" for some)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+check: $(VENV)/.dev ## Format, lint, strict types, import layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fix: $(VENV)/.dev ## Format, and apply the lint fixes that are safe
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+chaos: $(VENV)/.dev ## Kill workers at random and count what is left (ARGS="--help" for its options)
+	@$(BIN)/python -m swath.testing.chaos $(ARGS)
+
+bench-site: $(VENV)/.dev ## Load the demo county site and print pages per second
+	@$(BIN)/python -m swath.testing.demo_county.load $(ARGS)
+
+LOCK_TOOL := $(VENV)/lock-tool
+COMPILE = $(LOCK_TOOL)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --no-header
+LOCK_NOTE := \# Pinned and hashed by `make lock` from pyproject.toml; do not edit by hand.
+
+lock: $(VENV)/.python ## Pin the newest versions that pyproject.toml allows
+	@test -x $(LOCK_TOOL)/bin/uv || { $(PYTHON) -m venv $(LOCK_TOOL) && $(LOCK_TOOL)/bin/python -m pip install --quiet uv; }
+	@set -e; lock() { \
+		echo "lock $$1"; out=$$1; shift; \
+		$(COMPILE) "$$@" > $$out.new; \
+		{ printf '%s\n' '$(LOCK_NOTE)'; cat $$out.new; } > $$out; rm $$out.new; \
+	}; \
+	lock requirements-dev.txt pyproject.toml --group dev; \
+	lock requirements.txt pyproject.toml --constraint requirements-dev.txt; \
+	lock requirements-build.txt --group build --constraint requirements-dev.txt
+
+clean: ## Remove .venv, caches and build output
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/.python:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+		echo "make: $(PYTHON) not found; Swath needs Python 3.11+ (Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "make: $(PYTHON) is older than Python 3.11; name a newer one, e.g. make PYTHON=python3.11 (Debian 12+: apt-get install python3 python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "make: $(PYTHON) cannot make virtual environments (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.python requirements.txt requirements-build.txt
+	@echo "installing what Swath needs into $(VENV)"
+	@$(INSTALL) -r requirements.txt -r requirements-build.txt
+	@touch $@
+
+$(VENV)/.swath: $(VENV)/.runtime pyproject.toml
+	@$(INSTALL_SELF)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt | $(VENV)/.swath
+	@echo "installing the development tools into $(VENV)"
+	@$(INSTALL) -r requirements-dev.txt
+	@touch $@

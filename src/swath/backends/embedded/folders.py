@@ -1,0 +1,138 @@
+"""Folders by file descriptor, one segment at a time: no link is followed, and no path is too long.
+
+Used by results.py, which decides what lies where. Everything here blocks, so it runs in that module's threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+__all__ = ["clear", "enter", "files_below", "names", "opened", "parent_of", "read_file", "sync_folder", "write_file"]
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe put there must not hang us
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CLEAR_ROUNDS: Final = 1_000  # how often a folder is emptied again while somebody still writes into it
+
+
+@contextmanager
+def opened(fd: int) -> Iterator[int]:
+    """Closes the descriptor at the end of the block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def enter(fd: int, path: str, *, create: bool = False) -> int:
+    """Opens the folder `path` below `fd`; the caller closes it. Raises FileNotFoundError, NotADirectoryError."""
+    here = fd
+    for segment in path.split("/"):
+        try:
+            below = _open_folder(here, segment, create)
+        finally:
+            if here != fd:
+                os.close(here)
+        here = below
+    return here
+
+
+def _open_folder(fd: int, name: str, create: bool) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=fd)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=fd)
+    return os.open(name, _FOLDER, dir_fd=fd)
+
+
+@contextmanager
+def parent_of(fd: int, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+    """The open folder that holds the last segment of `path`, and that segment."""
+    if "/" not in path:
+        yield fd, path
+        return
+    parents, _, last = path.rpartition("/")
+    with opened(enter(fd, parents, create=create)) as parent:
+        yield parent, last
+
+
+def write_file(fd: int, name: str, data: bytes, *, fsync: bool) -> None:
+    """Writes a file that does not exist yet."""
+    file = os.open(name, _NEW_FILE, 0o666, dir_fd=fd)
+    try:
+        written = os.write(file, data)
+        while written < len(data):  # a signal or a nearly full disk may cut a write short
+            written += os.write(file, data[written:])
+        if fsync:
+            os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def read_file(fd: int, path: str) -> bytes:
+    """The whole file. Raises FileNotFoundError when there is none, or when a link or a folder stands in its place."""
+    try:
+        with (
+            parent_of(fd, path) as (parent, name),
+            opened(os.open(name, _READ, dir_fd=parent)) as file,
+            open(file, "rb", 0, closefd=False) as reader,
+        ):
+            return reader.readall()
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR):
+            raise FileNotFoundError(error.errno, "no plain file", path) from error
+        raise
+
+
+def names(fd: int) -> list[str]:
+    """What the folder holds."""
+    return os.listdir(fd)
+
+
+def files_below(fd: int, base: str = "", *, prune: bool = False) -> Iterator[tuple[int, str, str]]:
+    """Every file below `fd`: its open folder, its name, and its path after `base`. Links are named, not followed.
+
+    With `prune` every folder that is empty after its files were handed out is removed.
+    """
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                yield fd, entry.name, base + entry.name
+                continue
+            with suppress(FileNotFoundError), opened(enter(fd, entry.name)) as below:
+                yield from files_below(below, f"{base}{entry.name}/", prune=prune)
+            if prune:
+                with suppress(OSError):
+                    os.rmdir(entry.name, dir_fd=fd)
+
+
+def clear(fd: int, name: str) -> None:
+    """Removes a folder with all it holds, also while somebody else removes it or still writes into it."""
+    for _ in range(_CLEAR_ROUNDS):
+        try:
+            with opened(enter(fd, name)) as folder:
+                for parent, file, _ in files_below(folder, prune=True):
+                    with suppress(FileNotFoundError):
+                        os.unlink(file, dir_fd=parent)
+            os.rmdir(name, dir_fd=fd)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            return
+    raise OSError(errno.EBUSY, "somebody keeps writing into it", name)
+
+
+def sync_folder(fd: int, fsync: bool) -> None:
+    """Makes the names in a folder outlast a power loss, if so configured."""
+    if fsync:
+        os.fsync(fd)

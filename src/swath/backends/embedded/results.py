@@ -1,0 +1,166 @@
+"""Results in a folder: the artifacts and manifests of each job, to be looked at with a file manager.
+
+Before: the worker stages an item's files under its lease's fence; the store accepts the outcome. After: publish puts
+them at their final place (rooms.py), and the finish step writes manifests (documents.py). Here: threads and errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final, TypeVar
+
+from swath.backends.embedded import documents as documents_by_key
+from swath.backends.embedded.folders import enter, opened, read_file
+from swath.backends.embedded.rooms import Rooms
+from swath.domain.errors import LeaseLost, StoreUnavailable
+from swath.domain.keys import encode
+from swath.domain.result import Artifact
+from swath.ports.result_storage import StagedItem
+
+__all__ = ["FolderResults"]
+
+T = TypeVar("T")
+
+_THREADS: Final = 4
+_KEYS_PER_READ: Final = 1_000
+# A segment that begins with a dot would leave the job, or enter what has no final name yet.
+_KEY: Final = re.compile(r"[^./\0][^/\0]*(?:/[^./\0][^/\0]*)*")
+_PREFIX: Final = re.compile(r"(?:[^./\0][^/\0]*/)*(?:[^./\0][^/\0]*)?")
+_UNAVAILABLE: Final = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EIO: "the disk reports an error",
+    errno.EROFS: "the disk is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EMFILE: "too many open files",
+    errno.ENFILE: "too many open files",
+    errno.ELOOP: "a link stands where a folder of ours belongs",
+    errno.ENOTDIR: "a file or a link stands where a folder of ours belongs",
+}
+
+
+class FolderResults:
+    """ResultStorage in a folder that any number of processes of one machine may share.
+
+    A killed process costs nothing. Without `fsync` a power loss may leave short files behind; `jobs verify` finds them.
+    """
+
+    def __init__(self, root: Path, *, fsync: bool = False) -> None:
+        self._root = root
+        self._fsync = fsync
+        self._rooms = Rooms(fsync=fsync)
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="swath-results")
+
+    async def close(self) -> None:
+        """Lets the threads go; further calls are errors."""
+        await asyncio.to_thread(self._pool.shutdown)
+
+    async def open_lease(self, job_id: str, fence: int) -> None:
+        """Makes the room. Nothing else does, so whoever lost the lease has nowhere to write to."""
+        await self._with_job(job_id, lambda job: self._rooms.make(job, fence), create=True)
+
+    async def stage(self, job_id: str, fence: int, items: Sequence[StagedItem]) -> list[tuple[Artifact, ...]]:
+        """Writes each item as one folder in the room."""
+        for item in items:
+            for name in item.files:
+                _check(_KEY, name)
+        try:
+            return await self._with_job(job_id, lambda job: self._rooms.stage(job, fence, items))
+        except FileNotFoundError as error:
+            raise LeaseLost(f"lease {fence} was taken away: its job {job_id!r} has no folder") from error
+
+    async def publish(self, job_id: str, fence: int, item_ids: Collection[str]) -> None:
+        """Moves each item's folder to its final place by one rename."""
+        with suppress(FileNotFoundError):  # nothing was ever staged for this job
+            await self._with_job(job_id, lambda job: self._rooms.publish(job, fence, item_ids))
+
+    async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
+        """Publishes, then removes the room, whoever may still write into it."""
+        with suppress(FileNotFoundError):  # nothing was ever staged for this job
+            await self._with_job(job_id, lambda job: self._rooms.settle(job, fence, winners))
+
+    async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
+        """Gives each document its final name when it is complete."""
+        for key in documents:
+            _check(_KEY, key)
+        write = documents_by_key.put
+        return await self._with_job(job_id, lambda job: write(job, documents, fsync=self._fsync), create=True)
+
+    async def get(self, job_id: str, key: str) -> bytes:
+        """Reads a plain file; a link under the key counts as nothing."""
+        _check(_KEY, key)
+        try:
+            return await self._with_job(job_id, lambda job: read_file(job, key))
+        except FileNotFoundError:
+            raise KeyError(key) from None
+
+    async def remove(self, job_id: str, prefix: str) -> None:
+        """Removes files, and the folders that are empty then."""
+        _check(_PREFIX, prefix)
+        with suppress(FileNotFoundError):
+            await self._with_job(job_id, lambda job: documents_by_key.remove(job, prefix))
+
+    async def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
+        """Walks the folders, some keys at a time."""
+        _check(_PREFIX, prefix)
+        walk = self._walk(job_id, prefix)
+        try:
+            while found := await self._run(lambda: list(islice(walk, _KEYS_PER_READ))):
+                for key in found:
+                    yield key
+        finally:
+            walk.close()
+
+    async def open_leases(self, job_id: str) -> list[int]:
+        """The fences whose rooms have not been settled."""
+        try:
+            return await self._with_job(job_id, self._rooms.fences)
+        except FileNotFoundError:
+            return []
+
+    def location(self, job_id: str) -> str:
+        """The job's folder."""
+        return str(self._root / encode(job_id))
+
+    async def _with_job(self, job_id: str, work: Callable[[int], T], *, create: bool = False) -> T:
+        """Runs `work` on the job's open folder, in a thread. Raises FileNotFoundError when there is none."""
+
+        def blocking() -> T:
+            with opened(self._open_job(job_id, create=create)) as job:
+                return work(job)
+
+        return await self._run(blocking)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except OSError as error:
+            reason = _UNAVAILABLE.get(error.errno or 0)
+            if reason is None:
+                raise
+            raise StoreUnavailable(f"cannot use the results in {self._root}: {reason}") from error
+
+    def _open_job(self, job_id: str, *, create: bool = False) -> int:
+        if create:
+            self._root.mkdir(parents=True, exist_ok=True)
+        with opened(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
+            return enter(root, encode(job_id), create=create)
+
+    def _walk(self, job_id: str, prefix: str) -> Generator[str]:
+        with suppress(FileNotFoundError), opened(self._open_job(job_id)) as job:
+            for _, _, key in documents_by_key.walk(job, prefix):
+                yield key
+
+
+def _check(safe: re.Pattern[str], key: str) -> None:
+    if not safe.fullmatch(key):
+        raise ValueError(f"{key!r} is no key inside a job")

@@ -1,0 +1,106 @@
+"""The tables. Counts are kept in columns, never counted; claims read by primary key from a frontier, never search.
+
+Fresh items of a job are those beyond `next_seq`. Items that came back (to wait, from a dead worker) are listed in
+`waiting`. So finding work costs the same at ten rows and at ten million.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from swath.domain.transitions import ItemState
+
+__all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES"]
+
+SCHEMA_VERSION: Final = 1
+
+# Small numbers, because there is one in every row. 0 is "not ended"; the lease says whether queued or in progress.
+STATE_CODES: Final[dict[ItemState, int]] = {
+    ItemState.PENDING: 0,
+    ItemState.SUCCESS: 1,
+    ItemState.FAILED: 2,
+    ItemState.SKIPPED: 3,
+    ItemState.CANCELLED: 4,
+}
+STATE_NAMES: Final[dict[int, ItemState]] = {code: state for state, code in STATE_CODES.items()}
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS jobs (
+    job_no      INTEGER PRIMARY KEY,
+    job_id      TEXT NOT NULL UNIQUE,
+    spec        BLOB NOT NULL,               -- the Job, as JSON
+    state       TEXT NOT NULL,
+    cancelling  INTEGER NOT NULL DEFAULT 0,
+    generation  INTEGER NOT NULL DEFAULT 1,
+    priority    INTEGER NOT NULL,
+    concurrency INTEGER NOT NULL,            -- max_concurrent_workers
+    total       INTEGER NOT NULL DEFAULT 0,
+    success     INTEGER NOT NULL DEFAULT 0,
+    not_found   INTEGER NOT NULL DEFAULT 0,
+    failed      INTEGER NOT NULL DEFAULT 0,
+    skipped     INTEGER NOT NULL DEFAULT 0,
+    cancelled   INTEGER NOT NULL DEFAULT 0,
+    next_seq    INTEGER NOT NULL DEFAULT 0,  -- items beyond it were never leased
+    fresh       INTEGER NOT NULL DEFAULT 0,  -- and there are so many of them
+    batches     INTEGER NOT NULL DEFAULT 0,
+    loaded_rows INTEGER NOT NULL DEFAULT 0,
+    started_at  REAL,
+    ended_at    REAL,
+    pace        REAL NOT NULL DEFAULT 0,     -- items per second between the last two marks
+    mark_at     REAL,
+    mark_ended  INTEGER NOT NULL DEFAULT 0,
+    manifest    BLOB
+);
+CREATE INDEX IF NOT EXISTS jobs_runnable ON jobs (priority DESC, total, job_no) WHERE state IN ('pending', 'running');
+
+CREATE TABLE IF NOT EXISTS failures (
+    job_no INTEGER NOT NULL, kind TEXT NOT NULL, items INTEGER NOT NULL, PRIMARY KEY (job_no, kind)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS batches (
+    job_no INTEGER NOT NULL, number INTEGER NOT NULL, digest TEXT NOT NULL, first_row INTEGER NOT NULL,
+    rows INTEGER NOT NULL, loaded BLOB NOT NULL, PRIMARY KEY (job_no, number)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS items (
+    job_no   INTEGER NOT NULL,
+    seq      INTEGER NOT NULL,
+    item_id  TEXT NOT NULL,
+    input    BLOB NOT NULL,
+    state    INTEGER NOT NULL DEFAULT 0,
+    fence    INTEGER NOT NULL DEFAULT 0,     -- of the lease that holds it or has ended it; 0: nobody
+    progress BLOB,                           -- tries and attempts of earlier leases
+    due      REAL,                           -- while it waits, on the boot clock
+    PRIMARY KEY (job_no, seq)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS items_by_id ON items (job_no, item_id);
+
+CREATE TABLE IF NOT EXISTS waiting (
+    job_no INTEGER NOT NULL, due REAL NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (job_no, due, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS outcomes (
+    job_no INTEGER NOT NULL, seq INTEGER NOT NULL, generation INTEGER NOT NULL,
+    kind TEXT, ended BLOB NOT NULL, PRIMARY KEY (job_no, seq, generation)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS leases (
+    fence   INTEGER PRIMARY KEY,
+    job_no  INTEGER NOT NULL,
+    worker  TEXT NOT NULL,
+    ending  INTEGER NOT NULL,                -- 1: the right to end the job, no items
+    rescued INTEGER NOT NULL DEFAULT 0,      -- 1: taken from its worker, being cleaned up by `worker`
+    slots   INTEGER NOT NULL DEFAULT 0,
+    demand  INTEGER NOT NULL DEFAULT 0,
+    queued  BLOB NOT NULL DEFAULT '[]',
+    begun   BLOB NOT NULL DEFAULT '[]',
+    running INTEGER NOT NULL DEFAULT 0,      -- of `begun`, so that a status needs no JSON
+    waiting INTEGER NOT NULL DEFAULT 0,      -- of `queued`
+    seqs    BLOB NOT NULL DEFAULT '[]',
+    renewed REAL NOT NULL,                   -- on the boot clock, like `expires`
+    expires REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS leases_of_job ON leases (job_no);
+"""

@@ -1,0 +1,192 @@
+"""Who works on what: the LeaseBook half of the memory store.
+
+An item is held by the lease whose fence it carries. Nothing here waits, so every method is one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from swath.backends.memory.records import StoredItem, StoredJob, StoredLease
+from swath.backends.memory.shelves import Shelves
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.lease import (
+    Directive,
+    Grant,
+    Lease,
+    LeasedItem,
+    Report,
+    RescuedLease,
+    fair_share,
+    grant_slots,
+    lease_size,
+)
+from swath.domain.transitions import ItemState, JobState, check_item, check_job
+
+__all__ = ["MemoryLeases"]
+
+
+class MemoryLeases:
+    """See ports/lease_book.py for what each method promises."""
+
+    _shelves: Shelves
+
+    async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
+        with self._shelves.open():
+            for job in self._by_urgency():
+                name = job.order.job_id
+                if name in without or job_id not in (None, name):
+                    continue
+                others = self._item_leases(name)
+                if sum(lease.demand > 0 for lease in others) >= job.limit:
+                    continue
+                items = job.claimable(self._shelves.clock.boot())
+                if items:
+                    return self._lease(worker_id, job, items[: lease_size(len(items), job.limit, len(others))])
+            return None
+
+    def _by_urgency(self) -> list[StoredJob]:
+        open_jobs = [
+            job
+            for job in self._shelves.jobs.values()
+            if job.state in (JobState.PENDING, JobState.RUNNING) and not job.cancelling
+        ]
+        return sorted(open_jobs, key=lambda job: (-job.order.priority, len(job.items)))  # stable: age decides the rest
+
+    def _item_leases(self, job_id: str) -> list[StoredLease]:
+        return [lease for lease in self._shelves.leases_of(job_id) if not lease.ending and not lease.rescued]
+
+    def _lease(self, worker_id: str, job: StoredJob, items: Sequence[StoredItem]) -> Lease:
+        if job.state is JobState.PENDING:
+            check_job(job.state, JobState.RUNNING)
+            job.state, job.started_at = JobState.RUNNING, self._shelves.clock.now()
+            job.mark(self._shelves.clock.boot())
+        lease = self._shelves.new_lease(worker_id, job.order.job_id, ending=False)
+        lease.seqs = tuple(stored.item.seq for stored in items)
+        for stored in items:
+            stored.fence, stored.due = lease.fence, 0.0
+        lease.demand = len(items)
+        target = self._grant(job, lease, ceiling=0)
+        return Lease(
+            fence=lease.fence,
+            job=job.order,
+            worker_id=worker_id,
+            items=tuple(stored.leased() for stored in items),
+            slots=lease.slots,
+            target=target,
+            lease_seconds=self._shelves.lease_seconds,
+        )
+
+    def _grant(self, job: StoredJob, lease: StoredLease, ceiling: int) -> int:
+        """Gives the lease its share of the slots as they stand now; answers with the target."""
+        leases = self._item_leases(job.order.job_id)
+        target = fair_share(job.limit, [other.demand for other in leases])[leases.index(lease)]
+        slots_of_others = sum(other.slots for other in leases if other is not lease)
+        lease.slots = grant_slots(job.limit, ceiling, target, slots_of_others)
+        return target
+
+    async def finish(
+        self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
+    ) -> Grant:
+        with self._shelves.open():
+            stored = self._shelves.live_lease(lease.fence)
+            if stored is None or stored.ending:
+                return Grant(directive=Directive.LOST)
+            job = self._shelves.job(stored.job_id)
+            _check(ended)
+            accepted = self._end_items(job, stored, ended) | self._take_back(job, stored, handed_back)
+            job.mark(self._shelves.clock.boot())
+            ceiling = min(report.ceiling, stored.slots)  # a worker cannot raise itself
+            stored.demand, stored.queued, stored.begun = report.demand, report.queued, report.begun
+            target = self._grant(job, stored, ceiling)
+            self._shelves.extend(stored)
+            directive = Directive.STOP if job.cancelling else Directive.GO_ON
+            return Grant(directive=directive, slots=stored.slots, target=target, accepted=accepted)
+
+    def _held(self, job: StoredJob, lease: StoredLease, seq: int) -> StoredItem | None:
+        stored = job.items.get(seq)
+        return stored if stored is not None and stored.fence == lease.fence and stored.ended is None else None
+
+    def _end_items(self, job: StoredJob, lease: StoredLease, ended: Sequence[Ended]) -> frozenset[int]:
+        accepted = set()
+        for end in ended:
+            stored = self._held(job, lease, end.seq)
+            if stored is not None:
+                stored.ended = end
+                job.count(end)
+                accepted.add(end.seq)
+        return frozenset(accepted)
+
+    def _take_back(self, job: StoredJob, lease: StoredLease, handed_back: Sequence[HandedBack]) -> frozenset[int]:
+        accepted = set()
+        for back in handed_back:
+            stored = self._held(job, lease, back.seq)
+            if stored is not None:
+                due = self._shelves.clock.boot() + back.delay_seconds if back.delay_seconds > 0 else 0.0
+                known = msgspec.structs.replace(stored.leased(), tries=back.tries, attempts=back.attempts)
+                stored.give_back(due, known)
+                accepted.add(back.seq)
+        return frozenset(accepted)
+
+    async def renew(self, worker_id: str, fences: Collection[int]) -> Mapping[int, Directive]:
+        with self._shelves.open():
+            return {fence: self._renew(worker_id, fence) for fence in fences}
+
+    def _renew(self, worker_id: str, fence: int) -> Directive:
+        lease = self._shelves.live_lease(fence)
+        if lease is None or lease.worker_id != worker_id:
+            return Directive.LOST
+        self._shelves.extend(lease)
+        return Directive.STOP if self._shelves.job(lease.job_id).cancelling and not lease.ending else Directive.GO_ON
+
+    async def release(self, lease_fence: int) -> None:
+        with self._shelves.open():
+            lease = self._shelves.leases.pop(lease_fence, None)
+            if lease is not None:
+                self._return_items(lease, blamed=())
+
+    def _return_items(self, lease: StoredLease, blamed: Collection[int]) -> int:
+        """Makes the unfinished items of a lease claimable at once; those blamed count a crash of their worker."""
+        job = self._shelves.job(lease.job_id)
+        held = [stored for seq in lease.seqs if (stored := self._held(job, lease, seq)) is not None]
+        for stored in held:
+            known = stored.leased()
+            stored.give_back(0.0, _crashed(known) if known.seq in blamed else known)
+        return len(held)
+
+    async def rescue(self, worker_id: str) -> list[RescuedLease]:
+        with self._shelves.open():
+            return [self._rescue(worker_id, lease) for lease in self._shelves.leases.values() if self._is_over(lease)]
+
+    def _is_over(self, lease: StoredLease) -> bool:
+        return lease.expires_at <= self._shelves.clock.boot() or lease.worker_id in self._shelves.dead
+
+    def _rescue(self, worker_id: str, lease: StoredLease) -> RescuedLease:
+        items = self._shelves.job(lease.job_id).items
+        mine = [items[seq] for seq in lease.seqs if items[seq].fence == lease.fence]
+        rescued = RescuedLease(
+            fence=lease.fence,
+            job_id=lease.job_id,
+            worker_id=lease.worker_id,
+            winners=tuple(stored.item.item_id for stored in mine if stored.ended is not None),
+            returned=self._return_items(lease, blamed=lease.begun),
+            silent_seconds=self._shelves.clock.boot() - lease.heard_at,
+        )
+        lease.rescued, lease.worker_id = True, worker_id
+        lease.slots, lease.demand, lease.queued, lease.begun = 0, 0, (), ()
+        self._shelves.extend(lease)
+        return rescued
+
+
+def _check(ended: Sequence[Ended]) -> None:
+    for end in ended:
+        check_item(ItemState.PENDING, end.state)
+        if not end.state.terminal:
+            raise ValueError(f"an item cannot end as {end.state}")
+
+
+def _crashed(known: LeasedItem) -> LeasedItem:
+    tries = msgspec.structs.replace(known.tries, crashes=known.tries.crashes + 1)
+    return msgspec.structs.replace(known, tries=tries)

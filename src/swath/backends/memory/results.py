@@ -1,0 +1,108 @@
+"""Results in dictionaries: the same contract as a folder, for tests. Lost with the process."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+
+from swath.domain.errors import LeaseLost
+from swath.domain.keys import encode
+from swath.domain.result import Artifact
+from swath.ports.result_storage import StagedItem
+
+__all__ = ["MemoryResults"]
+
+
+class MemoryResults:
+    """ResultStorage that can be looked into: `files` by job and key, `rooms` by job, fence and item."""
+
+    def __init__(self) -> None:
+        self._published: dict[tuple[str, str], list[str]] = {}
+        self.files: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+        self.rooms: defaultdict[str, dict[int, dict[str, dict[str, bytes]]]] = defaultdict(dict)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    async def open_lease(self, job_id: str, fence: int) -> None:
+        """Makes the room. Nothing else does."""
+        self.rooms[job_id].setdefault(fence, {})
+
+    async def stage(self, job_id: str, fence: int, items: Sequence[StagedItem]) -> list[tuple[Artifact, ...]]:
+        """Keeps the files in the room."""
+        room = self.rooms[job_id].get(fence)
+        if room is None:
+            raise LeaseLost(f"lease {fence} was taken away: its room is gone")
+        for item in items:
+            for name in item.files:
+                _check(name)
+            room[item.item_id] = dict(item.files)
+        return [
+            tuple(_artifact(f"{_folder(item.item_id)}{name}", data) for name, data in item.files.items())
+            for item in items
+        ]
+
+    async def publish(self, job_id: str, fence: int, item_ids: Collection[str]) -> None:
+        """Moves staged items, each replacing all its former files."""
+        room, files = self.rooms[job_id].get(fence, {}), self.files[job_id]
+        for item_id in item_ids:
+            staged = room.pop(item_id, None)
+            if staged is None:
+                continue
+            for key in self._published.get((job_id, item_id), ()):
+                files.pop(key, None)
+            published = {_folder(item_id) + name: data for name, data in staged.items()}
+            self._published[job_id, item_id] = list(published)
+            files |= published
+
+    async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
+        """Publishes the winners and forgets the room."""
+        await self.publish(job_id, fence, winners)
+        self.rooms[job_id].pop(fence, None)
+
+    async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
+        """Keeps the documents."""
+        for key in documents:
+            _check(key)
+        self.files[job_id] |= documents
+        return [_artifact(key, data) for key, data in documents.items()]
+
+    async def get(self, job_id: str, key: str) -> bytes:
+        """The bytes as they were given."""
+        _check(key)
+        return self.files[job_id][key]
+
+    async def remove(self, job_id: str, prefix: str) -> None:
+        """Forgets what begins so."""
+        _check(prefix + "x")
+        files = self.files[job_id]
+        for key in [key for key in files if key.startswith(prefix)]:
+            del files[key]
+
+    async def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
+        """The keys as they stand at the first step."""
+        _check(prefix + "x")
+        for key in [key for key in self.files[job_id] if key.startswith(prefix)]:
+            yield key
+
+    async def open_leases(self, job_id: str) -> list[int]:
+        """The fences whose rooms have not been settled."""
+        return sorted(self.rooms[job_id])
+
+    def location(self, job_id: str) -> str:
+        """Nowhere a person could look."""
+        return f"memory:{encode(job_id)}"
+
+
+def _folder(item_id: str) -> str:
+    return f"items/{encode(item_id)}/"
+
+
+def _artifact(key: str, data: bytes) -> Artifact:
+    return Artifact(key, len(data), hashlib.sha256(data).hexdigest())
+
+
+def _check(key: str) -> None:
+    if "\0" in key or any(segment == "" or segment.startswith(".") for segment in key.split("/")):
+        raise ValueError(f"{key!r} is no key inside a job")

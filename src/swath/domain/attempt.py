@@ -1,0 +1,66 @@
+"""Attempt, and the two ways in which a leased item comes back to the store: ended, or handed back to wait.
+
+Made by the worker, written by `finish` in one commit with the counters.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from swath.domain.failure import Failure
+from swath.domain.result import Artifact
+from swath.domain.transitions import ItemState
+
+__all__ = ["Attempt", "Ended", "Finding", "HandedBack", "Tries"]
+
+
+class Finding(StrEnum):
+    """What a successful item found: a record, or the site's word that there is none."""
+
+    FOUND = "found"
+    NOT_FOUND = "not_found"
+
+
+class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One try at an item. Times are Unix seconds; `bytes` is what came over the wire for it."""
+
+    started_at: float
+    ended_at: float
+    worker: str
+    failure: Failure | None = None
+    bytes: int = 0
+    requests: int = 0
+    proxy_tier: str = "none"
+
+
+class Tries(msgspec.Struct, frozen=True):
+    """The three counters of an item: its own tries, infrastructure tries, and deaths of its worker."""
+
+    own: int = 0
+    infrastructure: int = 0
+    crashes: int = 0
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """An item has reached a terminal state; counts only if the lease still holds it."""
+
+    seq: int
+    state: ItemState
+    finding: Finding | None = None
+    failure: Failure | None = None
+    reason: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    tries: Tries = Tries()
+    scraper_version: str = ""
+
+
+class HandedBack(msgspec.Struct, frozen=True, kw_only=True):
+    """An item goes back to the store unfinished: to wait for a retry, or because its worker stops."""
+
+    seq: int
+    delay_seconds: float = 0.0
+    attempts: tuple[Attempt, ...] = ()
+    tries: Tries = Tries()

@@ -1,0 +1,97 @@
+"""The one exception tree.
+
+SwathError
+├── UserError            somebody asked for something impossible; one line says what to do
+│   ├── BadInput         a file, a row, a policy or an option is wrong
+│   ├── UnknownName      no such job or scraper (with near matches)
+│   └── Conflict         the same id with other content
+├── StoreUnavailable     the store or the disk does not answer now; try again later
+├── LeaseLost            the worker no longer holds what it works on; its results are void
+├── Unbalanced           a job's rows, counters and manifest do not add up, so it must not end
+├── NotFound             raised by a scraper: the site has no such record (a success)
+└── Failed               raised by fetching and extraction: carries a Failure, which is data
+
+Only `Failed` and `NotFound` may come out of a scraper; anything else is our bug and becomes `internal`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from swath.domain.failure import Failure
+
+__all__ = [
+    "BadInput",
+    "Conflict",
+    "Failed",
+    "LeaseLost",
+    "NotFound",
+    "StoreUnavailable",
+    "SwathError",
+    "Unbalanced",
+    "UnknownName",
+    "UserError",
+]
+
+
+class SwathError(Exception):
+    """The root of every exception that Swath raises on purpose."""
+
+
+class UserError(SwathError):
+    """A mistake of the person or program that asked; the message says what to do."""
+
+
+class BadInput(UserError):
+    """A file, a row, a policy or an option that cannot be used."""
+
+
+class UnknownName(UserError):
+    """No job or scraper of that name."""
+
+    @classmethod
+    def of(cls, what: str, name: str, known: Iterable[str], hint: str) -> UnknownName:
+        """Says which names come near, or where to look when none does."""
+        near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+        suggestion = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else hint
+        return cls(f"there is no {what} {name!r}; {suggestion}")
+
+
+class Conflict(UserError):
+    """The id is taken by something with other content."""
+
+
+class StoreUnavailable(SwathError):
+    """The store cannot answer now (locked, full, gone); nothing was changed."""
+
+
+class LeaseLost(SwathError):
+    """The lease ran out or was taken away; whatever was done under it does not count."""
+
+
+class Unbalanced(SwathError):
+    """What was counted in two ways differs; both sides are given by name."""
+
+    def __init__(
+        self, job_id: str, counted: Mapping[str, int], expected: Mapping[str, int], by: tuple[str, str]
+    ) -> None:
+        differing = [name for name in {**counted, **expected} if counted.get(name, 0) != expected.get(name, 0)]
+        told = ", ".join(f"{name} {counted.get(name, 0)} against {expected.get(name, 0)}" for name in differing)
+        super().__init__(f"job {job_id!r} does not balance: {by[0]} against {by[1]}: {told}")
+        self.counted = counted
+        self.expected = expected
+
+
+class NotFound(SwathError):
+    """The site says that there is no such record. It is an answer, so the item succeeds with `not_found`."""
+
+
+class Failed(SwathError):
+    """An attempt did not succeed, for the reason given."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(f"{failure.kind}: {failure.message}")
+        self.failure = failure

@@ -1,0 +1,53 @@
+"""Item: one input of a job, as it is loaded and as it is shown."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from swath.domain.attempt import Attempt, Finding, Tries
+from swath.domain.failure import Failure
+from swath.domain.result import Artifact
+from swath.domain.transitions import ItemState
+
+__all__ = ["ITEM_ID_LIMIT", "Item", "ItemRecord", "derive_item_id"]
+
+ITEM_ID_LIMIT = 1_000  # characters; keys stay below every file system's limits by splitting
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One input on its way into a job. `seq` is the number of its row in the source, from 1, gaps allowed."""
+
+    seq: int
+    item_id: str
+    input: dict[str, Any]
+
+
+class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the store knows of an item. `not_before` is in Unix seconds and set only while it waits."""
+
+    seq: int
+    item_id: str
+    input: dict[str, Any]
+    state: ItemState
+    fence: int = 0
+    finding: Finding | None = None
+    failure: Failure | None = None
+    reason: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    tries: Tries = Tries()
+    not_before: float | None = None
+    scraper_version: str = ""
+
+
+def derive_item_id(input_: dict[str, Any]) -> str:
+    """Names an item after its input: the value itself when there is one plain field, else a hash of the whole."""
+    if len(input_) == 1:
+        (value,) = input_.values()
+        if isinstance(value, (str, int)) and not isinstance(value, bool) and 0 < len(str(value)) <= ITEM_ID_LIMIT:
+            return str(value)
+    canonical = msgspec.json.encode(input_, order="deterministic")
+    return hashlib.sha256(canonical).hexdigest()[:20]

@@ -1,0 +1,120 @@
+"""Job: one order, its counters, and how its final state follows from its items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from swath.domain.policy import ExecutionPolicy
+from swath.domain.transitions import ItemState, JobState
+
+__all__ = ["JOB_ID_LIMIT", "Counts", "Job", "JobStatus", "final_state"]
+
+JOB_ID_LIMIT = 200
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What was ordered. `scraper_source` is the file a scraper comes from when it is not installed."""
+
+    job_id: str
+    scraper_id: str
+    scraper_source: str | None = None
+    name: str | None = None
+    labels: dict[str, str] = {}
+    callback_url: str | None = None
+    priority: int = 0
+    policy: ExecutionPolicy = ExecutionPolicy()
+    created_at: float = 0.0
+
+    def same_order(self, other: Job) -> bool:
+        """Whether both ask for the same work; the time of asking does not matter."""
+        return msgspec.structs.replace(self, created_at=0.0) == msgspec.structs.replace(other, created_at=0.0)
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """Items by state. `not_found` is a part of `success`."""
+
+    pending: int = 0
+    queued: int = 0
+    in_progress: int = 0
+    success: int = 0
+    not_found: int = 0
+    failed: int = 0
+    skipped: int = 0
+    cancelled: int = 0
+    total: int = 0
+
+    @property
+    def ended(self) -> int:
+        """Items in a terminal state."""
+        return self.success + self.failed + self.skipped + self.cancelled
+
+    @property
+    def remaining(self) -> int:
+        """Items that have not ended."""
+        return self.total - self.ended
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as people and programs see it, in one consistent reading of the store."""
+
+    job: Job
+    state: JobState
+    generation: int = 1
+    counts: Counts = Counts()
+    failures: dict[str, int] = {}
+    items_per_second: float = 0.0
+    started_at: float | None = None
+    ended_at: float | None = None
+    loaded_rows: int = 0
+    cancelling: bool = False
+    waiting_for: str | None = None
+    manifest: dict[str, Any] | None = None
+
+    @property
+    def eta_seconds(self) -> float | None:
+        """Time to the end at the present pace; None when nothing says."""
+        if self.state.terminal or self.items_per_second <= 0:
+            return None
+        return self.counts.remaining / self.items_per_second
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape shown everywhere (J7)."""
+        eta = self.eta_seconds
+        return {
+            "job_id": self.job.job_id,
+            "status": self.state.value,
+            "generation": self.generation,
+            "counts": msgspec.to_builtins(self.counts),
+            "failures": self.failures,
+            "items_per_second": round(self.items_per_second, 2),
+            "eta_seconds": None if eta is None else round(eta, 1),
+            "cost": 0.0,  # no paid way out exists yet, so nothing can have cost anything
+            "waiting_for": self.waiting_for,
+            "scraper_id": self.job.scraper_id,
+            "name": self.job.name,
+            "labels": self.job.labels,
+            "priority": self.job.priority,
+            "callback_url": self.job.callback_url,
+            "created_at": self.job.created_at,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "execution_policy": self.job.policy.as_json(),
+        }
+
+
+def final_state(counts: Counts, *, cancelled: bool) -> JobState:
+    """How a job ends, from its items alone (and whether somebody cancelled it before they were all done)."""
+    if counts.remaining:
+        raise ValueError(f"{counts.remaining} items have not ended")
+    if cancelled and (counts.cancelled or not counts.total):  # cancelled before its first item was loaded
+        return JobState.CANCELLED
+    if counts.success == 0:
+        return JobState.FAILED
+    if counts.success + counts.skipped == counts.total:
+        return JobState.COMPLETED
+    return JobState.PARTIALLY_COMPLETED
+
+
+COUNTED: tuple[ItemState, ...] = (ItemState.SUCCESS, ItemState.FAILED, ItemState.SKIPPED, ItemState.CANCELLED)

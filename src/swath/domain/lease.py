@@ -1,0 +1,146 @@
+"""Lease: a slice of a job's items handed to one worker, with its share of the job's concurrency.
+
+How shares are kept exact without a word per item: the store knows for every lease a ceiling (`slots`) that its worker
+never exceeds. A worker reports its ceiling with each commit; the store raises it as far as other leases leave room, or
+answers with a lower `target`, to which the worker shrinks as its items end. So all ceilings together never exceed the
+limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from swath.domain.attempt import Attempt, Tries
+from swath.domain.job import Job
+
+__all__ = [
+    "Directive",
+    "Grant",
+    "Lease",
+    "LeasedItem",
+    "Report",
+    "RescuedLease",
+    "fair_share",
+    "grant_slots",
+    "lease_size",
+    "slot_targets",
+]
+
+MAX_LEASE_ITEMS = 100
+
+
+class LeasedItem(msgspec.Struct, frozen=True):
+    """An item as its worker gets it, with what earlier leases did to it."""
+
+    seq: int
+    item_id: str
+    input: dict[str, Any]
+    tries: Tries = Tries()
+    attempts: tuple[Attempt, ...] = ()
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """What a claim returns. Without its `fence` no outcome is accepted.
+
+    A lease with no items is the right to end a job: sweep what was cancelled, write the manifest, close.
+    """
+
+    fence: int
+    job: Job
+    worker_id: str
+    items: tuple[LeasedItem, ...] = ()
+    slots: int = 0
+    target: int = 0
+    lease_seconds: float = 15.0
+    cancelling: bool = False
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of a lease with each commit.
+
+    `ceiling`: it never runs more items than this until the answer says otherwise. `demand`: items it could run now
+    (running or ready). `queued` and `begun`: the sequence numbers of running items that have not, and that have, sent
+    their first request.
+    """
+
+    ceiling: int
+    demand: int
+    queued: tuple[int, ...] = ()
+    begun: tuple[int, ...] = ()
+
+
+class Directive(StrEnum):
+    """What a worker is to do with a lease."""
+
+    GO_ON = "go_on"
+    STOP = "stop"  # finish what runs, hand back the rest
+    LOST = "lost"  # nothing counts any more: abandon it
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """The store's answer to a commit. `accepted` are the sequence numbers whose end or hand-back counted."""
+
+    directive: Directive
+    slots: int = 0
+    target: int = 0
+    accepted: frozenset[int] = frozenset()
+
+
+class RescuedLease(msgspec.Struct, frozen=True, kw_only=True):
+    """A lease taken from a dead or silent worker. `winners` are the items that had ended under it.
+
+    The caller publishes the winners' files, throws away the rest, and then releases the lease.
+    """
+
+    fence: int
+    job_id: str
+    worker_id: str
+    winners: tuple[str, ...]
+    returned: int
+    silent_seconds: float
+
+
+def fair_share(limit: int, demands: Sequence[int]) -> list[int]:
+    """Shares `limit` slots so that nobody gets more than it can use and the smallest share is as large as possible."""
+    shares = [0] * len(demands)
+    left, hungry = limit, [i for i, demand in enumerate(demands) if demand > 0]
+    while left and hungry:
+        each = max(1, left // len(hungry))
+        for i in hungry:
+            more = min(demands[i] - shares[i], each, left)
+            shares[i] += more
+            left -= more
+        hungry = [i for i in hungry if demands[i] > shares[i]]
+    return shares
+
+
+def slot_targets(limit: int, leases: Sequence[tuple[str, int]]) -> list[int]:
+    """The share of each lease, given as (worker, demand): fair between workers first, then between a worker's leases.
+
+    A worker that has begun its next lease while the last one runs out thus takes nothing away from the others.
+    """
+    workers = list(dict.fromkeys(worker for worker, _ in leases))
+    demands = {worker: [demand for other, demand in leases if other == worker] for worker in workers}
+    shares = fair_share(limit, [sum(demands[worker]) for worker in workers])
+    inner = {worker: iter(fair_share(share, demands[worker])) for worker, share in zip(workers, shares, strict=True)}
+    return [next(inner[worker]) for worker, _ in leases]
+
+
+def grant_slots(limit: int, ceiling: int, target: int, slots_of_others: int) -> int:
+    """The new ceiling: up to the target as far as there is room, never below what the worker still uses."""
+    if target <= ceiling:
+        return ceiling
+    return max(ceiling, min(target, limit - slots_of_others))
+
+
+def lease_size(claimable: int, limit: int, leases: int) -> int:
+    """How many items to hand out at once: enough to spare round trips, few enough to leave work for others.
+
+    Halving what is left among those who hold leases keeps the last leases small, so no straggler holds up a job's end.
+    """
+    fair = -(-claimable // (2 * (leases + 1)))
+    return max(1, min(MAX_LEASE_ITEMS, max(fair, min(limit, claimable))))

@@ -1,0 +1,108 @@
+"""Manifest: the list of what a job produced, part by part, and the sums that must balance.
+
+Written by the finish step from the store's rows; read by `jobs verify`, export and everybody who takes results away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from swath.domain.item import ItemRecord
+from swath.domain.job import Counts, Job
+from swath.domain.result import Artifact
+from swath.domain.transitions import ItemState
+
+__all__ = ["PART_ITEMS", "JobMetadata", "ManifestPart", "Tally", "entry"]
+
+PART_ITEMS = 1_000
+
+
+class ManifestPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One stored part of a manifest list and what it holds."""
+
+    artifact: Artifact
+    items: int
+
+
+class JobMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """`job_metadata.json`: the sums, and the parts with their checksums."""
+
+    job_id: str
+    scraper_id: str
+    status: str
+    generation: int
+    counts: Counts
+    failures: dict[str, int]
+    parts: dict[str, tuple[ManifestPart, ...]]
+    first_attempt_at: float | None
+    last_attempt_at: float | None
+    duration_seconds: float
+    bytes: int
+    requests: int
+    cost: float
+    created_at: float
+    execution_policy: dict[str, Any]
+
+
+class Tally:
+    """Sums over item records as they stream by; what the counters of the store must equal."""
+
+    def __init__(self) -> None:
+        self.states: dict[ItemState, int] = dict.fromkeys(ItemState, 0)
+        self.not_found = 0
+        self.failures: dict[str, int] = {}
+        self.first_attempt_at: float | None = None
+        self.last_attempt_at: float | None = None
+        self.bytes = 0
+        self.requests = 0
+
+    def add(self, record: ItemRecord) -> None:
+        """Counts one item."""
+        self.states[record.state] += 1
+        if record.finding == "not_found":
+            self.not_found += 1
+        if record.state is ItemState.FAILED and record.failure is not None:
+            self.failures[record.failure.kind] = self.failures.get(record.failure.kind, 0) + 1
+        for attempt in record.attempts:
+            self.bytes += attempt.bytes
+            self.requests += attempt.requests
+        if record.attempts:
+            first, last = record.attempts[0].started_at, record.attempts[-1].ended_at
+            self.first_attempt_at = first if self.first_attempt_at is None else min(first, self.first_attempt_at)
+            self.last_attempt_at = last if self.last_attempt_at is None else max(last, self.last_attempt_at)
+
+    def counts(self) -> Counts:
+        """The sums in the shape of the store's counters. Unfinished items all count as pending."""
+        ended = {s: n for s, n in self.states.items() if s.terminal}
+        open_items = sum(self.states.values()) - sum(ended.values())
+        return Counts(
+            pending=open_items,
+            success=ended[ItemState.SUCCESS],
+            not_found=self.not_found,
+            failed=ended[ItemState.FAILED],
+            skipped=ended[ItemState.SKIPPED],
+            cancelled=ended[ItemState.CANCELLED],
+            total=sum(self.states.values()),
+        )
+
+
+def entry(job: Job, record: ItemRecord) -> dict[str, Any]:
+    """One item as manifests list it."""
+    return {
+        "job_id": job.job_id,
+        "item_id": record.item_id,
+        "seq": record.seq,
+        "input": record.input,
+        "state": record.state.value,
+        "outcome": None if record.finding is None else record.finding.value,
+        "failure": None if record.failure is None else msgspec.to_builtins(record.failure),
+        "reason": record.reason,
+        "scraper_id": job.scraper_id,
+        "scraper_version": record.scraper_version,
+        "fence": record.fence,
+        "tries": msgspec.to_builtins(record.tries),
+        "attempts": msgspec.to_builtins(record.attempts),
+        "artifacts": msgspec.to_builtins(record.artifacts),
+    }

@@ -1,0 +1,64 @@
+"""Whether and when a failed item is tried again. Pure: neither sleeps nor logs; the worker acts on the answer."""
+
+from __future__ import annotations
+
+import msgspec
+
+from swath.domain.attempt import Tries
+from swath.domain.failure import Failure
+from swath.domain.policy import Backoff, Retries
+
+__all__ = ["GiveUp", "RetryIn", "backoff_seconds", "decide"]
+
+JITTER = 0.2
+MAX_RETRY_AFTER_SECONDS = 3_600.0  # a site that asks for more is tried again after this
+
+
+class RetryIn(msgspec.Struct, frozen=True):
+    """Try again after so many seconds."""
+
+    delay_seconds: float
+    tries: Tries
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """The failure is final."""
+
+    tries: Tries
+
+
+def decide(policy: Retries, failure: Failure, tries: Tries, luck: float) -> RetryIn | GiveUp:
+    """Decides after one more failure. `tries` counts the attempts before it; `luck` in [0, 1) spreads the delay."""
+    rule = failure.rule
+    override = policy.kinds.get(failure.kind)
+    if rule.own_budget:
+        tries = Tries(tries.own, tries.infrastructure + 1, tries.crashes)
+        done, allowed = tries.infrastructure, policy.max_infrastructure_retries
+    else:
+        tries = Tries(tries.own + 1, tries.infrastructure, tries.crashes)
+        done, allowed = tries.own, policy.max_retries
+    if override is not None and override.max_retries is not None:
+        allowed = override.max_retries
+    if not rule.retryable or done > allowed:
+        return GiveUp(tries)
+    base = policy.base_delay_seconds
+    if override is not None and override.base_delay_seconds is not None:
+        base = override.base_delay_seconds
+    delay = max(backoff_seconds(policy, base, done), rule.min_delay_seconds)
+    delay *= 1 + JITTER * (2 * luck - 1)
+    if failure.retry_after_seconds is not None:
+        asked = min(max(failure.retry_after_seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
+        delay = max(delay, asked * (1 + JITTER * luck))  # never before the time that the site named
+    return RetryIn(delay, tries)
+
+
+def backoff_seconds(policy: Retries, base: float, retry: int) -> float:
+    """The delay before the `retry`-th retry (from 1), before jitter."""
+    match policy.backoff:
+        case Backoff.EXPONENTIAL:
+            factor = policy.backoff_factor ** min(retry - 1, 64)
+        case Backoff.LINEAR:
+            factor = float(retry)
+        case Backoff.FIXED:
+            factor = 1.0
+    return float(min(base * factor, policy.max_delay_seconds))

@@ -1,0 +1,104 @@
+"""The one home of state changes: which moves items and jobs may make.
+
+Every back end asks `check` before it writes a state; the diagram in docs/explanation/states.md is printed from the same
+tables by `python -m swath.domain.transitions`, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["ITEM_MOVES", "JOB_MOVES", "ItemState", "JobState", "check_item", "check_job", "diagram"]
+
+
+class ItemState(StrEnum):
+    """`pending` until it has a slot, `queued` until its first request, `in_progress` until it ends."""
+
+    PENDING = "pending"
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
+    SUCCESS = "success"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the item has ended in this generation."""
+        return not ITEM_MOVES[self]
+
+
+class JobState(StrEnum):
+    """`loading` until its items are all in; terminal only after its manifest balances."""
+
+    LOADING = "loading"
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    PARTIALLY_COMPLETED = "partially_completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the job has ended in this generation."""
+        return self in _JOB_ENDS
+
+
+_I, _J = ItemState, JobState
+_JOB_ENDS: Final = frozenset({_J.COMPLETED, _J.PARTIALLY_COMPLETED, _J.FAILED, _J.CANCELLED})
+_ITEM_ENDS: Final = frozenset({_I.SUCCESS, _I.FAILED, _I.SKIPPED, _I.CANCELLED})
+
+# From queued and in_progress an item goes back to pending to wait for a retry, or when its worker dies or stops.
+# A stored item is `pending` until it ends, and its lease says the rest, so every end is reachable from pending too.
+ITEM_MOVES: Final[Mapping[ItemState, frozenset[ItemState]]] = {
+    _I.PENDING: frozenset({_I.QUEUED, *_ITEM_ENDS}),
+    _I.QUEUED: frozenset({_I.IN_PROGRESS, _I.PENDING, *_ITEM_ENDS}),
+    _I.IN_PROGRESS: frozenset({_I.PENDING, _I.SUCCESS, _I.FAILED, _I.SKIPPED}),
+    _I.SUCCESS: frozenset(),
+    _I.FAILED: frozenset(),
+    _I.SKIPPED: frozenset(),
+    _I.CANCELLED: frozenset(),
+}
+
+JOB_MOVES: Final[Mapping[JobState, frozenset[JobState]]] = {
+    _J.LOADING: frozenset({_J.PENDING, _J.CANCELLED}),
+    _J.PENDING: frozenset({_J.RUNNING, _J.PAUSED, _J.CANCELLED}),
+    _J.RUNNING: frozenset({_J.PAUSED, *_JOB_ENDS}),
+    _J.PAUSED: frozenset({_J.RUNNING, _J.PENDING, _J.CANCELLED}),
+    _J.COMPLETED: frozenset(),
+    _J.PARTIALLY_COMPLETED: frozenset(),
+    _J.FAILED: frozenset(),
+    _J.CANCELLED: frozenset(),
+}
+
+
+def check_item(old: ItemState, new: ItemState) -> None:
+    """Raises ValueError on an illegal move: reaching it is a bug of the caller."""
+    if new not in ITEM_MOVES[old]:
+        raise ValueError(f"an item cannot go from {old} to {new}")
+
+
+def check_job(old: JobState, new: JobState) -> None:
+    """Raises ValueError on an illegal move: reaching it is a bug of the caller."""
+    if new not in JOB_MOVES[old]:
+        raise ValueError(f"a job cannot go from {old} to {new}")
+
+
+def diagram() -> str:
+    """Both tables as Mermaid state diagrams, in Markdown."""
+    parts = []
+    tables: tuple[tuple[str, Mapping[ItemState, frozenset[ItemState]] | Mapping[JobState, frozenset[JobState]]], ...]
+    tables = (("Item", ITEM_MOVES), ("Job", JOB_MOVES))
+    for title, moves in tables:
+        lines = [f"    {old} --> {new}" for old, news in moves.items() for new in sorted(news)]
+        lines += [f"    {old} --> [*]" for old, news in moves.items() if not news]
+        parts.append("\n".join([f"## {title}", "", "```mermaid", "stateDiagram-v2", *lines, "```", ""]))
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(diagram())  # noqa: T201 the output of this command

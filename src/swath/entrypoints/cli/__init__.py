@@ -1,0 +1,1 @@
+"""The command `swath`. One file per group of commands; main.py finds them when they are asked for."""

@@ -1,0 +1,114 @@
+"""`swath demo` and `swath demo-site`: a county of our own, served, and scraped end to end."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import os
+import random
+import time
+from pathlib import Path
+
+import click
+
+from swath.bootstrap import Services, make_registry, open_services
+from swath.domain.job import JobStatus
+from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
+from swath.entrypoints.cli.intake import Order, take_in
+from swath.entrypoints.cli.output import describe
+from swath.entrypoints.cli.progress import watching
+from swath.entrypoints.cli.run import work_until_ended
+from swath.entrypoints.cli.session import begin, run_async, stop_on_signals
+from swath.pipeline.finish.verify import verify
+from swath.settings import Settings
+from swath.testing.demo_county import DemoCounty, Switches, serve_forever
+
+__all__ = ["demo", "demo_site"]
+
+
+@click.command()
+@click.option("--parcels", type=click.IntRange(1, 1_000_000), default=600, show_default=True, help="How many.")
+@click.option("--concurrency", type=click.IntRange(1, 1_000), default=16, show_default=True, help="Items at once.")
+def demo(parcels: int, concurrency: int) -> int:
+    """Scrape a county of our own, end to end: serve it, run a job over it, verify the result.
+
+    The county answers slowly and fails now and then, as real ones do. Nothing leaves this machine.
+    """
+    return run_async(_demo(begin(), parcels, concurrency))
+
+
+async def _demo(settings: Settings, parcels: int, concurrency: int) -> ExitCode:
+    stop = asyncio.Event()
+    stop_on_signals(stop, "stopping the demo")
+    job_id = f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    items = await asyncio.to_thread(_write_parcels, settings.data / "demo" / f"{job_id}.csv", parcels)
+    troubles = Switches(latency_ms=60, latency_jitter_ms=60, failure_rate=0.02, rate_429=0.01, seed=1)
+    order = Order(scraper="demo-county", items=str(items), job_id=job_id, concurrency=concurrency)
+    async with DemoCounty(troubles) as county, open_services(settings) as services:
+        os.environ["SWATH_DEMO_URL"] = county.base_url  # noqa: TID251 tells the scraper, as a person would
+        click.echo(f"The demo county is at {county.base_url}; {parcels:,} parcels to look up: {items}", err=True)
+        async with watching(quiet=False) as display:
+            registry = make_registry(settings)
+            status = await take_in(services, registry, order, display, stop)
+            status = await work_until_ended(services, registry, status, display, stop)
+        if not status.state.terminal:
+            return ExitCode.INTERRUPTED
+        return await _show(services, status, f"{county.counters.requests:,} requests for {parcels:,} parcels")
+
+
+def _write_parcels(path: Path, parcels: int) -> Path:
+    """A CSV such as a person would have. Which parcels they are is the same each time."""
+    chance = random.Random(7)  # noqa: S311 a demo, not a secret
+    ids = chance.sample(range(10**8), parcels)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["parcel_id"])
+        writer.writerows([f"{n // 10**5:03}-{n // 10**3 % 100:02}-{n % 10**3:03}"] for n in ids)
+    return path
+
+
+async def _show(services: Services, status: JobStatus, traffic: str) -> ExitCode:
+    job_id = status.job.job_id
+    location = Path(services.storage.location(job_id))
+    report = await verify(services.store, services.storage, job_id)
+    click.echo(f"job {job_id} is {describe(status)} ({traffic})")
+    click.echo(f"results:   {location}")
+    sample = await asyncio.to_thread(_sample, location)
+    if sample is not None:
+        click.echo(f"a record:  {sample}\n           {sample.read_text(encoding='utf-8')[:300]} …")
+    click.echo(f"manifest:  {location / 'job_metadata.json'}")
+    balance = "balances" if report.ok else "DOES NOT BALANCE"
+    counts = status.counts
+    click.echo(
+        f"accounts:  {counts.total:,} items in = {counts.success:,} success (of which {counts.not_found:,} not found) "
+        f"+ {counts.failed:,} failed + {counts.skipped:,} skipped + {counts.cancelled:,} cancelled: it {balance}"
+    )
+    click.echo(f"look:      swath jobs status {job_id}; swath jobs verify {job_id}")
+    return exit_code_of(status.state) if report.ok else ExitCode.VERIFY_FAILED
+
+
+def _sample(location: Path) -> Path | None:
+    return next((location / "items").glob("*/data.json"), None)
+
+
+@click.command("demo-site")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8010, show_default=True, help="0 takes a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--latency-ms", type=float, default=0.0, show_default=True, help="Each answer takes so long.")
+@click.option("--latency-jitter-ms", type=float, default=0.0, show_default=True)
+@click.option("--failure-rate", type=float, default=0.0, show_default=True, help="Share of requests answered 500.")
+@click.option("--rate-429", type=float, default=0.0, show_default=True, help="Share of requests answered 429.")
+@click.option("--block-rate", type=float, default=0.0, show_default=True, help="Share of requests answered 403.")
+@click.option("--drop-rate", type=float, default=0.0, show_default=True, help="Share of connections cut.")
+@click.option("--seed", type=int, default=0, show_default=True)
+def demo_site(host: str, port: int, **switches: float) -> None:
+    """Only serve the demo county, until Ctrl-C. `SWATH_DEMO_URL` tells the scraper demo-county where it is."""
+    try:
+        chosen = Switches().changed(switches)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        serve_forever(host, port, chosen, lambda url: click.echo(f"The demo county is at {url}"))
+    except OSError as error:
+        raise click.ClickException(f"cannot serve on {host}:{port}: {error.strerror}; choose another --port") from None

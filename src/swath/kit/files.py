@@ -1,0 +1,118 @@
+"""Scrapers in plain .py files: finding their declarations without running them, and loading the one that is wanted.
+
+The registry comes before; a folder of hundreds is read in some tens of milliseconds, because nothing is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from swath.domain.errors import BadInput, UserError
+from swath.kit.declare import ScraperInfo, first_line, is_declared
+from swath.kit.scraper import HttpScraper
+
+__all__ = ["declarations", "files_in", "load_file"]
+
+_DECLARATION: Final = re.compile(
+    r"""^@(?:\w+\.)?scraper\(\s*(?:scraper_id\s*=\s*)?(?P<quote>["'])(?P<id>[^"'\n]+)(?P=quote)""", re.MULTILINE
+)
+_CLASS: Final = re.compile(r"^class\s", re.MULTILINE)
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of a folder that may hold scrapers, by name; none when it cannot be read."""
+    try:
+        found = sorted(folder.glob("*.py"))
+    except OSError:
+        return []
+    return [file for file in found if not file.name.startswith(("_", "."))]
+
+
+def declarations(file: Path) -> Iterator[ScraperInfo]:
+    """What a file declares, by its text alone; a broken one yields what can be read of it, and never raises."""
+    try:
+        source = file.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return
+    for found in _DECLARATION.finditer(source):
+        told = _arguments(source, found.start())
+        scraper_id = found["id"]
+        yield ScraperInfo(
+            id=scraper_id,
+            name=_text(told.get("name")) or scraper_id,
+            version=_text(told.get("version")) or "1",
+            description=_text(told.get("description")),
+            sites=tuple(map(str, sites)) if isinstance(sites := told.get("sites"), (list, tuple)) else (),
+            origin=str(file),
+        )
+
+
+def load_file(file: Path) -> dict[str, type[HttpScraper]]:
+    """Runs a file and returns its scrapers by id. Raises BadInput with the line, if it does not run or has none."""
+    name = "swath_scraper_" + hashlib.sha256(str(file).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise BadInput(f"there is no scraper file {str(file)!r}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # annotations of the models are looked up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise BadInput(f"{file.name}{_what_is_wrong(file, error)}") from error
+    found = [thing for thing in vars(module).values() if is_declared(thing) and thing.__module__ == name]
+    if not found:
+        raise BadInput(f'{file.name} declares no scraper; put @scraper("some-id") on a class that extends HttpScraper')
+    return {cls.id: cls for cls in found}
+
+
+def _arguments(source: str, start: int) -> dict[str, Any]:
+    """The keyword arguments that are literals, and the docstring; only the few lines of the declaration are parsed."""
+    begins = _CLASS.search(source, start)
+    if begins is None:
+        return {}
+    try:
+        (cls,) = ast.parse(source[start : begins.start()] + "class _: pass").body
+    except (SyntaxError, ValueError):
+        return {}
+    told: dict[str, Any] = {"description": _docstring(source, begins.end())}
+    for decorator in cls.decorator_list if isinstance(cls, ast.ClassDef) else ():
+        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+            if keyword.arg is not None:
+                try:
+                    told[keyword.arg] = ast.literal_eval(keyword.value)
+                except (ValueError, TypeError):
+                    continue  # computed when the file runs; unknown until then
+    return told
+
+
+_DOCSTRING: Final = re.compile(r'[^\n]*:\s*\n\s+(?:"""|\'\'\'|")(?P<text>[^\n"]*)')
+
+
+def _docstring(source: str, after_class: int) -> str:
+    found = _DOCSTRING.match(source, after_class)
+    return first_line(found["text"]) if found is not None else ""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _what_is_wrong(file: Path, error: Exception) -> str:
+    if isinstance(error, UserError):
+        return f": {error}"
+    if isinstance(error, SyntaxError):
+        return f", line {error.lineno}: {error.msg}"
+    line, trace = "", error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(file):
+            line = f", line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{line}: {type(error).__name__}: {error}"

@@ -1,0 +1,108 @@
+"""Registry: finds a scraper by id or file, among the shipped, those in folders, and those of installed packages.
+
+Asked by the commands (what to run, what there is) and by the worker (what a job names). Imports only what is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Final
+
+from swath.domain.errors import BadInput, UnknownName
+from swath.kit.declare import ScraperInfo, is_declared
+from swath.kit.files import declarations, files_in, load_file
+from swath.kit.scraper import HttpScraper
+from swath.kit.shipped import SHIPPED, Shipped
+
+__all__ = ["ENTRY_POINT_GROUP", "Registry", "ScraperInfo"]
+
+ENTRY_POINT_GROUP: Final = "swath.scrapers"
+_HINT: Final = "see `swath scraper list`"
+
+
+class Registry:
+    """Looks in that order, and the first that has the id counts. A scraper that was loaded stays loaded."""
+
+    def __init__(self, folders: Sequence[Path] = (), shipped: Sequence[Shipped] = SHIPPED) -> None:
+        self._folders = tuple(folders)
+        self._shipped = {row.info.id: row for row in shipped}
+        self._loaded: dict[tuple[str, str | None], HttpScraper] = {}
+
+    def get(self, scraper_id: str, source: str | None = None) -> HttpScraper:
+        """The scraper of that id, from the file `source` if one is given. Raises UnknownName, or BadInput if broken."""
+        key = (scraper_id, source)
+        if key not in self._loaded:
+            self._loaded[key] = self._found(scraper_id)() if source is None else _in_file(Path(source), scraper_id)()
+        return self._loaded[key]
+
+    def resolve(self, reference: str) -> tuple[HttpScraper, str | None]:
+        """What a person means: an id, or the path of a .py file with one scraper in it; then with its absolute path."""
+        if not (reference.endswith(".py") or "/" in reference or "\\" in reference):
+            return self.get(reference), None
+        file = Path(reference).expanduser().absolute()
+        if file.suffix != ".py" or not file.is_file():
+            raise BadInput(f"there is no scraper file {reference!r}")
+        found = load_file(file)
+        if len(found) > 1:
+            raise BadInput(f"{file.name} declares several scrapers ({', '.join(sorted(found))}); a file may hold one")
+        ((scraper_id, cls),) = found.items()
+        return self._loaded.setdefault((scraper_id, str(file)), cls()), str(file)
+
+    def infos(self) -> list[ScraperInfo]:
+        """All that can be found, by id. Nothing is imported, so of packages only what their metadata says."""
+        found = {row.info.id: row.info for row in self._shipped.values()}
+        for folder in self._folders:
+            for file in files_in(folder.absolute()):
+                for info in declarations(file):
+                    found.setdefault(info.id, info)
+        for point in entry_points(group=ENTRY_POINT_GROUP):
+            found.setdefault(point.name, _package_info(point))
+        return sorted(found.values(), key=lambda info: info.id)
+
+    def _found(self, scraper_id: str) -> type[HttpScraper]:
+        row = self._shipped.get(scraper_id)
+        if row is not None:
+            return _imported(row.target, scraper_id)
+        for folder in self._folders:
+            for file in files_in(folder.absolute()):
+                if any(info.id == scraper_id for info in declarations(file)):
+                    return _in_file(file, scraper_id)
+        for point in entry_points(group=ENTRY_POINT_GROUP, name=scraper_id):
+            return _imported(point.value, scraper_id)
+        raise UnknownName.of("scraper", scraper_id, [info.id for info in self.infos()], _HINT)
+
+
+def _in_file(file: Path, scraper_id: str) -> type[HttpScraper]:
+    found = load_file(file)
+    if scraper_id not in found:
+        raise BadInput(f"{file.name} declares {', '.join(sorted(found))}, not {scraper_id!r}")
+    return found[scraper_id]
+
+
+def _imported(target: str, scraper_id: str) -> type[HttpScraper]:
+    module_name, _, class_name = target.partition(":")
+    try:
+        cls: object = getattr(importlib.import_module(module_name), class_name)
+    except Exception as error:
+        raise BadInput(
+            f"scraper {scraper_id!r} ({target}) cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if not is_declared(cls) or cls.id != scraper_id:
+        raise BadInput(f"{target} is not the scraper {scraper_id!r} that its package says it is")
+    return cls
+
+
+def _package_info(point: EntryPoint) -> ScraperInfo:
+    package = point.dist
+    if package is None:
+        return ScraperInfo(id=point.name, name=point.name, version="", origin=point.value)
+    return ScraperInfo(
+        id=point.name,
+        name=point.name,
+        version=package.version,
+        description=package.metadata["Summary"] or "",
+        origin=f"package {package.name}",
+    )

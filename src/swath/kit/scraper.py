@@ -1,0 +1,93 @@
+"""HttpScraper: the class that authors subclass. `fetch` walks the site, `extract` reads the pages it brought back.
+
+The worker calls `parse_input`, then `collect`; pipeline/extract calls `extract` and checks what it returns.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from swath.domain.errors import Failed, SwathError
+from swath.domain.failure import Failure, FailureKind
+from swath.kit import models
+from swath.kit.author_errors import author_failure
+from swath.kit.pages import Fetched, Pages, named_pages
+from swath.web.page import WebPage
+from swath.web.session import WebSession
+
+__all__ = ["HttpScraper"]
+
+
+class HttpScraper:
+    """One instance serves all items at once, so it keeps nothing between them.
+
+    `@scraper(…)` fills in id, name, version, description and sites. Raise NotFound to say that there is no such record.
+    """
+
+    id: ClassVar[str] = ""
+    name: ClassVar[str] = ""
+    version: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    sites: ClassVar[tuple[str, ...]] = ()
+    base_url: ClassVar[str | None] = None
+
+    Input: ClassVar[type[models.Input]] = models.Input
+    Output: ClassVar[type[models.Output]] = models.Output
+
+    async def fetch(self, item: Any, web: WebSession) -> Fetched:
+        """Gets the pages of an item: one, several by name, or a list. They are stored, and handed to `extract`."""
+        raise NotImplementedError(f"{type(self).__name__} has no fetch")
+
+    def extract(self, pages: Pages) -> Any:
+        """Reads the record: an Output, a dict of its fields, or a list of these.
+
+        Must follow from the pages alone: it is run again over the stored ones. Without it only pages are collected.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no extract")
+
+    def validate_result(self, record: Any) -> None:
+        """A last look at a record that fits the output model; raise ValueError to refuse it."""
+
+    @property
+    def has_extract(self) -> bool:
+        """Whether there are records at all, or pages only."""
+        return type(self).extract is not HttpScraper.extract
+
+    def parse_input(self, raw: dict[str, Any]) -> models.Input:
+        """The checked input. Raises Failed invalid_input, naming the fields."""
+        try:
+            return self.Input.model_validate(raw)
+        except ValidationError as error:
+            raise Failed(Failure.of(FailureKind.INVALID_INPUT, models.explain(error))) from None
+
+    async def collect(self, item: models.Input, web: WebSession) -> Pages:
+        """Fetches, and leaves every page that is to be stored with the session, under its name.
+
+        Raises what `fetch` means to raise; any other exception becomes Failed internal, with the author's line.
+        """
+        try:
+            fetched = await self.fetch(item, web)
+            for name, page in named_pages(fetched):
+                _keep(web, name, page)
+        except SwathError:
+            raise
+        except Exception as error:
+            raise Failed(self.blame(error)) from error
+        return Pages(web.pages)
+
+    def blame(self, error: Exception) -> Failure:
+        """The failure for an exception that the author did not mean to raise."""
+        return author_failure(error, inspect.getsourcefile(type(self)))
+
+
+def _keep(web: WebSession, name: str, page: WebPage) -> None:
+    before = web.pages.get(name)
+    if before is not None and before.page is not page.page:
+        raise ValueError(f"two pages are named {name!r}; give one of them another name")
+    # A page that was fetched under one name and is returned under another is stored once, under the latter.
+    for other in [key for key, kept in web.pages.items() if kept is page and key != name]:
+        del web.pages[other]
+    web.keep(page, name)

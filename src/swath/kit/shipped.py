@@ -1,0 +1,62 @@
+"""The scrapers that come with Swath, as a table: listed without being imported, imported by name when asked for.
+
+A test compares every row with the class it names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from swath.kit.declare import ScraperInfo
+
+__all__ = ["SHIPPED", "Shipped"]
+
+
+class Shipped(msgspec.Struct, frozen=True):
+    """One row: what is listed, and where the class is (`module:Class`)."""
+
+    info: ScraperInfo
+    target: str
+
+
+def _row(target: str, scraper_id: str, name: str, version: str, description: str, *sites: str) -> Shipped:
+    info = ScraperInfo(
+        id=scraper_id, name=name, version=version, description=description, sites=sites, origin="shipped"
+    )
+    return Shipped(info, target)
+
+
+SHIPPED: Final[tuple[Shipped, ...]] = (
+    _row(
+        "swath.scrapers.demo_county:DemoCounty",
+        "demo-county",
+        "Demo county treasurer",
+        "1",
+        "Parcels of the demo site: disclaimer, search, detail in two layouts, and the bill if asked for.",
+        "demo.local",
+    ),
+    _row(
+        "swath.scrapers.example_fail:ExampleFail",
+        "example-fail",
+        "Example: always fails",
+        "1",
+        "Fails every item as a broken server would, without a network; shows retries, failures and circuits.",
+    ),
+    _row(
+        "swath.scrapers.example_http:ExampleHttp",
+        "example-http",
+        "Example: echo over HTTP",
+        "1",
+        "Sends its input to the echo of the demo site and reads it back from the answer.",
+        "demo.local",
+    ),
+    _row(
+        "swath.scrapers.example_mock:ExampleMock",
+        "example-mock",
+        "Example: no network",
+        "1",
+        "Makes a small page of any input and reads it back; nothing is fetched.",
+    ),
+)

@@ -1,0 +1,41 @@
+"""Named places where a test may kill the process. In normal use `reach` does nothing, and nothing can arm it from
+outside: only `swath.testing.crash` installs a hook, in processes that a test starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["POINTS", "install", "reach"]
+
+# In the order of a job's path.
+POINTS: Final = (
+    "after_submit",
+    "after_load_batch",
+    "before_seal",
+    "after_claim",
+    "after_stage",
+    "before_state_commit",
+    "after_state_commit",
+    "after_publish",
+    "before_release",
+    "after_rescue",
+    "before_manifest",
+    "after_manifest_part",
+    "after_job_metadata",
+    "after_end",
+)
+
+_hook: Callable[[str], None] | None = None
+
+
+def reach(point: str) -> None:
+    """Says that the process has come to this point."""
+    if _hook is not None:
+        _hook(point)
+
+
+def install(hook: Callable[[str], None] | None) -> None:
+    """Puts a test's hook in place, or takes it away."""
+    global _hook  # noqa: PLW0603 one process-wide switch for tests is the purpose of this module
+    _hook = hook

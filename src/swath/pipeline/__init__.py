@@ -1,0 +1,1 @@
+"""The path of a job: accept → dispatch → execute → extract → finish. Folder order is path order."""

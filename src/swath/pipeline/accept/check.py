@@ -1,0 +1,186 @@
+"""RowChecker: a row becomes an item if the scraper's input model takes it.
+
+Comes before: batches.py. The stored input keeps what the file had, extra columns too; the worker validates it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import AliasChoices, AliasPath, BaseModel, ValidationError
+
+from swath.domain.errors import BadInput
+from swath.domain.item import ITEM_ID_LIMIT, Item, derive_item_id
+from swath.pipeline.accept.explain import describe_validation, listed, near, shown
+from swath.pipeline.accept.rows import BadRow, Row
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+__all__ = ["RowChecker"]
+
+_WRAPPED = frozenset({"item_id", "input"})
+
+
+class RowChecker:
+    """Checks rows against one model.
+
+    `mapping` says for a field which column it comes from; the column is renamed. `id_column` names the column that
+    holds the item id; else the id is derived from the model's fields alone, so extra columns do not change it.
+    An empty cell counts as absent, so that defaults apply, except where the model requires a string.
+    """
+
+    def __init__(
+        self, model: type[BaseModel], *, mapping: Mapping[str, str] | None = None, id_column: str | None = None
+    ) -> None:
+        self._model = model
+        self._validate = model.__pydantic_validator__.validate_python
+        self._id_column = id_column
+        self._fields = {name: _keys(model, name, field) for name, field in model.model_fields.items()}
+        self._keys = frozenset(key for keys in self._fields.values() for key in keys)
+        self._required = {name for name, field in model.model_fields.items() if field.is_required()}
+        self._open = model.model_config.get("extra") == "allow" or not self._fields
+        self._only = next(iter(self._keys)) if len(self._keys) == 1 and not self._open else None
+        self._renames = [(column, self._target(field, column)) for field, column in (mapping or {}).items()]
+        self._droppable = tuple(
+            key
+            for name, keys in self._fields.items()
+            if not (name in self._required and _takes_text(model.model_fields[name].annotation))
+            for key in keys
+        )
+
+    def _target(self, field: str, column: str) -> str:
+        if field in self._fields:
+            return self._fields[field][0]
+        if field in self._keys or self._open:
+            return field
+        hint = near(field, self._fields) or f"; it has {listed(list(self._fields))}"
+        raise BadInput(f"--map {field}={column}: the scraper's input has no field {field!r}{hint}")
+
+    def check_columns(self, name: str, columns: Sequence[str]) -> None:
+        """Raises BadInput if a table with these columns cannot fit, before any of its rows is read."""
+        for column, field in self._renames:
+            if column not in columns:
+                raise BadInput(f"{name}: --map {field}={column}: {_no_column(column, columns)}")
+            if field in columns and field != column:
+                raise BadInput(
+                    f"{name}: --map {field}={column}: there is a column {field!r} too; rename it in the file"
+                )
+        if self._id_column is not None and self._id_column not in columns:
+            raise BadInput(f"{name}: --id-column {self._id_column}: {_no_column(self._id_column, columns)}")
+        renamed = dict(self._renames)
+        names = {renamed.get(column, column) for column in columns}
+        missing = [field for field in self._fields if field in self._required and names.isdisjoint(self._fields[field])]
+        if missing:
+            needs = f"column {missing[0]!r}" if len(missing) == 1 else f"columns {listed(missing)}"
+            maps = " ".join(f"--map {field}=COLUMN" for field in missing)
+            raise BadInput(
+                f"{name}: the header lacks the {needs} that the scraper needs; it has {listed(columns)}; "
+                f"say which column it is with {maps}, or add a header line if the file has none"
+            )
+        surplus = sorted(names - self._keys)
+        if surplus and self._model.model_config.get("extra") == "forbid":
+            raise BadInput(f"{name}: the scraper's input takes no other fields, so remove {listed(surplus)}")
+
+    def check(self, row: Row) -> Item | BadRow:
+        """The item, or what is wrong with the row."""
+        data, item_id = row.data, None
+        try:
+            if row.text:
+                if "" in data.values():
+                    data = self._without_empty(data)
+            elif len(data) <= 2 and data.keys() <= _WRAPPED and "input" not in self._keys:
+                data, item_id = _unwrapped(data)
+            if self._id_column is not None:
+                item_id = _given_id(data.get(self._id_column), f"column {self._id_column!r}")
+            if self._renames:
+                self._rename(data)
+            self._validate(data)
+            return Item(row.number, item_id or self._derive(data), data)
+        except ValidationError as error:
+            return BadRow(row.number, row.line, describe_validation(error, self._model))
+        except _BadRowError as error:
+            return BadRow(row.number, row.line, str(error))
+        except Exception as error:  # noqa: BLE001 whatever a scraper's own validator raises is about this row
+            return BadRow(row.number, row.line, f"the scraper's input model raised {type(error).__name__}: {error}")
+
+    def _without_empty(self, data: dict[str, Any]) -> dict[str, Any]:
+        kept = dict(data)
+        for key in self._droppable:
+            if kept.get(key) == "":
+                del kept[key]
+        return kept
+
+    def _rename(self, data: dict[str, Any]) -> None:
+        for column, field in self._renames:
+            if column in data and field != column:
+                if field in data:
+                    raise _BadRowError(f"has both {column!r} and {field!r}, and --map makes one of the other")
+                data[field] = data.pop(column)
+
+    def _derive(self, data: dict[str, Any]) -> str:
+        if self._only is not None:  # the common model of one field, without building dicts
+            value = data.get(self._only)
+            if type(value) is str and 0 < len(value) <= ITEM_ID_LIMIT and "\0" not in value:
+                return value
+        known = data if self._open else {key: value for key, value in data.items() if key in self._keys}
+        if len(known) == 1 and len(self._fields) > 1 and not self._required:
+            return derive_item_id({"input": known})  # by its value alone, {a: 1} and {b: 1} would share an id
+        return _without_nul(derive_item_id(known), "the item id")
+
+
+class _BadRowError(ValueError):
+    """What is wrong with a row besides what the model says."""
+
+
+def _unwrapped(data: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """Takes `{"item_id": …, "input": {…}}` apart; any other object is the input itself."""
+    inner = data.get("input")
+    if not isinstance(inner, dict):
+        return data, None
+    return dict(inner), _given_id(data["item_id"], "item_id") if "item_id" in data else None
+
+
+def _given_id(value: object, what: str) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if value is None or value == "":
+        raise _BadRowError(f"{what}: is empty, and an item needs an id")
+    if not isinstance(value, str):
+        raise _BadRowError(f"{what}: must be text or a whole number to serve as item id (is {shown(value)})")
+    if len(value) > ITEM_ID_LIMIT:
+        raise _BadRowError(f"{what}: has {len(value):,} characters; an item id has at most {ITEM_ID_LIMIT:,}")
+    return _without_nul(value, what)
+
+
+def _without_nul(item_id: str, what: str) -> str:
+    if "\0" in item_id:
+        raise _BadRowError(f"{what}: has a NUL character, which no item id may have")
+    return item_id
+
+
+def _no_column(column: str, columns: Sequence[str]) -> str:
+    return f"there is no column {shown(column)}{near(column, columns) or f'; the columns are {listed(columns)}'}"
+
+
+def _keys(model: type[BaseModel], name: str, field: FieldInfo) -> tuple[str, ...]:
+    """The names under which the model finds a field."""
+    by_name = model.model_config.get("populate_by_name") or model.model_config.get("validate_by_name")
+    match field.validation_alias:
+        case None:
+            return (name,)
+        case str(alias):
+            keys = [alias]
+        case AliasPath(path=path):
+            keys = [str(path[0])]
+        case AliasChoices(choices=choices):
+            keys = [choice if isinstance(choice, str) else str(choice.path[0]) for choice in choices]
+    return (*keys, name) if by_name else tuple(keys)
+
+
+def _takes_text(annotation: Any) -> bool:
+    if isinstance(annotation, type):
+        return issubclass(annotation, str) and not issubclass(annotation, Enum)
+    return any(_takes_text(inner) for inner in get_args(annotation))

@@ -1,0 +1,89 @@
+"""FileSource: a CSV, JSON or JSON Lines file (or stdin), packed or not, as rows.
+
+Joins the readers: raw_bytes → text → csv_rows or json_rows. After it comes the checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import chain
+from pathlib import PurePath
+from typing import IO, Final
+
+from swath.domain.errors import BadInput
+from swath.pipeline.accept.csv_rows import CsvRows
+from swath.pipeline.accept.json_rows import json_array_rows, json_lines_rows
+from swath.pipeline.accept.raw_bytes import chunks_of, open_bytes, unpacked
+from swath.pipeline.accept.rows import OpenedRows
+from swath.pipeline.accept.text import Lines, text_blocks
+
+__all__ = ["FileSource", "Format"]
+
+
+class Format(StrEnum):
+    """How rows are written in a file."""
+
+    CSV = "csv"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+_SUFFIXES: Final = {
+    ".csv": Format.CSV,
+    ".tsv": Format.CSV,
+    ".json": Format.JSON,
+    ".jsonl": Format.JSONL,
+    ".ndjson": Format.JSONL,
+}
+
+
+class FileSource:
+    """A file by its path; `-` is stdin. The suffix tells the format (without .gz), else the first character does."""
+
+    def __init__(
+        self,
+        path: str | PurePath,
+        form: Format | None = None,
+        *,
+        delimiter: str | None = None,
+        stdin: IO[bytes] | None = None,
+    ) -> None:
+        self.name = str(path)
+        self._format = form or _by_suffix(self.name)
+        self._delimiter = delimiter or ("\t" if _suffix(self.name) == ".tsv" else None)
+        self._stdin = stdin
+
+    @contextmanager
+    def open(self) -> Iterator[OpenedRows]:
+        """See RowSource."""
+        with open_bytes(self.name, self._stdin) as file:
+            blocks = text_blocks(self.name, unpacked(self.name, chunks_of(self.name, file)))
+            head = next(blocks, "")
+            yield self._rows(head, chain((head,), blocks) if head else blocks)
+
+    def _rows(self, head: str, blocks: Iterator[str]) -> OpenedRows:
+        match self._format or _by_content(head):
+            case Format.CSV:
+                rows = CsvRows(self.name, Lines(blocks), self._delimiter)
+                return OpenedRows(rows.columns, iter(rows))
+            case _ if not head:
+                raise BadInput(f"{self.name}: is empty; it needs an object for each item")
+            case Format.JSON:
+                return OpenedRows(None, json_array_rows(self.name, blocks))
+            case Format.JSONL:
+                return OpenedRows(None, json_lines_rows(self.name, Lines(blocks)))
+
+
+def _suffix(name: str) -> str:
+    path = PurePath(name.lower())
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+
+
+def _by_suffix(name: str) -> Format | None:
+    return _SUFFIXES.get(_suffix(name))
+
+
+def _by_content(head: str) -> Format:
+    return {"[": Format.JSON, "{": Format.JSONL}.get(head.lstrip()[:1], Format.CSV)

@@ -1,0 +1,63 @@
+"""Load: the rows of a source become the items of a job. Comes before: dispatch, which sees the job once it is sealed.
+
+A load that was broken off is begun again from the first row: the store knows the batches it has by their digests, so
+the same content goes on where it ended, and other content is a Conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from swath.domain.errors import BadInput
+from swath.domain.job import Job, JobStatus
+from swath.domain.transitions import JobState
+from swath.observe.crash_points import reach
+from swath.pipeline.accept.batches import checked_batches
+from swath.pipeline.accept.check import RowChecker
+from swath.pipeline.accept.read_ahead import ReadAhead
+from swath.pipeline.accept.report import LoadOptions, LoadReport, Tally
+from swath.pipeline.accept.rows import RowSource
+from swath.ports.job_store import JobStore
+
+__all__ = ["load"]
+
+
+DEFAULTS = LoadOptions()
+
+
+def _silent(rows: int) -> None:
+    """Reports progress to nobody."""
+
+
+async def load(
+    store: JobStore,
+    job: Job,
+    rows: RowSource,
+    checker: RowChecker,
+    options: LoadOptions = DEFAULTS,
+    progress: Callable[[int], None] = _silent,
+) -> LoadReport:
+    """Submits the job, loads and seals it. `progress` hears how many rows have been read so far.
+
+    A job that was sealed before is compared with the source batch by batch and returned as it stands. Raises BadInput
+    (RowsRefused, with a report, for troubles of single rows), after which a job that was loading is gone; Conflict if
+    the job exists with another order or other rows. Killed or cancelled at any point, it can be called again.
+    """
+    tally = Tally(rows.name)
+    status: JobStatus | None = None
+    try:
+        async with ReadAhead(lambda: checked_batches(rows, checker)) as batches:
+            async for checked in batches:
+                if status is None:  # only now: trouble with the file as a whole shows before there is a job
+                    status = await store.submit(job)
+                    reach("after_submit")
+                tally.add(checked, await store.load(job.job_id, checked.batch))
+                reach("after_load_batch")
+                progress(tally.rows)
+        tally.refuse(options)
+    except BadInput:
+        if status is not None and status.state is JobState.LOADING:
+            await store.abandon(job.job_id)
+        raise
+    reach("before_seal")
+    return tally.report(await store.seal(job.job_id, tally.batches))

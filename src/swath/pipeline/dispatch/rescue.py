@@ -1,0 +1,45 @@
+"""Rescuer: takes over what dead or silent workers left behind. Every worker runs one, so no process is special.
+
+Before: a claim whose worker died. After: the items are claimable again, and files of outcomes that had been committed
+are published, which the dead worker may not have come to.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from swath.domain.lease import RescuedLease
+from swath.observe.crash_points import reach
+from swath.ports.lease_book import LeaseBook
+from swath.ports.result_storage import ResultStorage
+
+__all__ = ["Rescuer"]
+
+_log = logging.getLogger("swath.rescue")
+
+
+class Rescuer:
+    """One pass is one `run_once`; the worker's loop calls it every second or so."""
+
+    def __init__(self, book: LeaseBook, storage: ResultStorage, worker_id: str) -> None:
+        self._book = book
+        self._storage = storage
+        self._worker_id = worker_id
+
+    async def run_once(self) -> list[RescuedLease]:
+        """Frees the items, then cleans up behind each lease and releases it."""
+        rescued = await self._book.rescue(self._worker_id)
+        if rescued:
+            reach("after_rescue")
+        for lease in rescued:
+            await self._storage.settle(lease.job_id, lease.fence, lease.winners)
+            await self._book.release(lease.fence)
+            _log.warning(
+                "lease %d of job %s was taken from %s after %.1f s of silence; %d items go back",
+                lease.fence,
+                lease.job_id,
+                lease.worker_id,
+                lease.silent_seconds,
+                lease.returned,
+            )
+        return rescued

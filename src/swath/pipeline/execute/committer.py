@@ -1,0 +1,138 @@
+"""Committer: writes a lease's outcomes in groups: files under the fence, then one commit, then the files' final names.
+
+Before: the runner's outbox. After: the grant goes back to the runner; when all is written, the lease is released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.errors import LeaseLost, StoreUnavailable
+from swath.domain.lease import Directive, Grant
+from swath.observe.crash_points import reach
+from swath.pipeline.execute.outbox import Outcome
+from swath.pipeline.execute.runner import LeaseRunner
+from swath.pipeline.finish.artifacts import files_of
+from swath.ports.clock import Clock
+from swath.ports.lease_book import LeaseBook
+from swath.ports.result_storage import ResultStorage, StagedItem
+
+__all__ = ["Committer"]
+
+T = TypeVar("T")
+
+HUNGRY_SECONDS = 0.05  # between words to the store while it owes us slots
+RETRY_STORE_SECONDS = 0.5
+
+_log = logging.getLogger("swath.commit")
+
+
+class Committer:
+    """Runs beside one LeaseRunner until the lease is empty or lost."""
+
+    def __init__(
+        self, runner: LeaseRunner, book: LeaseBook, storage: ResultStorage, clock: Clock, report_seconds: float
+    ) -> None:
+        self._runner = runner
+        self._book = book
+        self._storage = storage
+        self._clock = clock
+        self._report_seconds = report_seconds
+        self._uncertain = False
+
+    async def run(self) -> None:
+        """Commits until nothing is left, then settles and releases the lease."""
+        runner, lease = self._runner, self._runner.lease
+        try:
+            await self._patiently(lambda: self._storage.open_lease(lease.job.job_id, lease.fence))
+            runner.start_ready()
+            while not runner.lost and not (runner.drained and not runner.outbox):
+                patience = HUNGRY_SECONDS if runner.hungry else self._report_seconds
+                group = await runner.outbox.group(patience)
+                if not runner.lost:
+                    await self._commit(group)
+        except LeaseLost:
+            runner.abandon()
+        if runner.lost or self._uncertain:
+            return  # whoever rescues the lease cleans up; we no longer know what is ours
+        reach("before_release")
+        await self._patiently(lambda: self._storage.settle(lease.job.job_id, lease.fence, ()))
+        await self._patiently(lambda: self._book.release(lease.fence))
+
+    async def _commit(self, group: list[Outcome]) -> None:
+        lease = self._runner.lease
+        ended = await self._store_files([outcome for outcome in group if isinstance(outcome.end, Ended)])
+        back = [outcome.end for outcome in group if isinstance(outcome.end, HandedBack)]
+        reach("before_state_commit")
+        sent_at = self._clock.boot()
+        grant = await self._patiently(lambda: self._book.finish(lease, ended, back, self._runner.report()))
+        reach("after_state_commit")
+        if grant.directive is not Directive.LOST:
+            self._runner.deadline = sent_at + lease.lease_seconds
+            await self._publish(group, grant)
+        self._runner.apply(grant)
+
+    async def _store_files(self, outcomes: list[Outcome]) -> list[Ended]:
+        """Stages the files of a group; each end then names its artifacts."""
+        if not outcomes:
+            return []
+        lease = self._runner.lease
+        staged = await asyncio.to_thread(self._pack, outcomes)
+        with_files = [item for item in staged if item.files]
+        artifacts = await self._patiently(lambda: self._storage.stage(lease.job.job_id, lease.fence, with_files))
+        reach("after_stage")
+        by_item = {item.item_id: kept for item, kept in zip(with_files, artifacts, strict=True)}
+        return [
+            msgspec.structs.replace(outcome.end, artifacts=by_item.get(outcome.item_id, ()))
+            for outcome in outcomes
+            if isinstance(outcome.end, Ended)
+        ]
+
+    def _pack(self, outcomes: list[Outcome]) -> list[StagedItem]:
+        job = self._runner.lease.job
+        return [
+            StagedItem(
+                outcome.item_id, files_of(job, outcome.item_id, outcome.result, job.policy.keep, _about(outcome))
+            )
+            for outcome in outcomes
+        ]
+
+    async def _publish(self, group: list[Outcome], grant: Grant) -> None:
+        lease = self._runner.lease
+        winners = [o.item_id for o in group if isinstance(o.end, Ended) and o.end.seq in grant.accepted]
+        # A live lease is refused only what an earlier call, whose answer we did not get, has already done.
+        self._uncertain |= any(outcome.end.seq not in grant.accepted for outcome in group)
+        if winners:
+            await self._patiently(lambda: self._storage.publish(lease.job.job_id, lease.fence, winners))
+            reach("after_publish")
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Asks again for as long as the store or the disk is not there; the lease's own clock sets the end."""
+        while True:
+            try:
+                return await call()
+            except StoreUnavailable as error:
+                _log.warning("%s; trying again", error)
+                if self._runner.lost:
+                    raise LeaseLost(str(error)) from error
+                await self._clock.sleep(RETRY_STORE_SECONDS)
+
+
+def _about(outcome: Outcome) -> dict[str, Any]:
+    """What metadata.json says beside the pages."""
+    end = outcome.end
+    if not isinstance(end, Ended):
+        return {}
+    return {
+        "state": end.state.value,
+        "outcome": None if end.finding is None else end.finding.value,
+        "failure": None if end.failure is None else msgspec.to_builtins(end.failure),
+        "scraper_version": end.scraper_version,
+        "attempts": len(end.attempts),
+    }

@@ -1,0 +1,94 @@
+"""Outbox: ends of items on their way to the store, collected into groups.
+
+Before: runner.py puts them in. After: committer.py takes a group when it is large enough, old enough, or when nothing
+else is running, so that a lone item does not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.result import Result
+
+__all__ = ["GROUP_ITEMS", "GROUP_SECONDS", "Outbox", "Outcome"]
+
+GROUP_ITEMS = 200
+GROUP_SECONDS = 0.05
+CROWDED_ITEMS = 400
+CROWDED_BYTES = 64 * 1024 * 1024
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """An item's way out of a lease, with what is to be stored for it."""
+
+    item_id: str
+    end: Ended | HandedBack
+    result: Result | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes it keeps in memory."""
+        if self.result is None:
+            return 0
+        return sum(len(p.body) for p in self.result.pages) + sum(len(body) for _, body in self.result.downloads)
+
+
+class Outbox:
+    """Bounded by `crowded`: while it is, the runner starts nothing."""
+
+    def __init__(self) -> None:
+        self._outcomes: list[Outcome] = []
+        self._bytes = 0
+        self._some = asyncio.Event()
+        self._group = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the store is so far behind that starting more would only pile up pages."""
+        return len(self._outcomes) >= CROWDED_ITEMS or self._bytes >= CROWDED_BYTES
+
+    def put(self, outcome: Outcome, *, idle: bool) -> None:
+        """Adds one; `idle` says that nothing else runs which a group could wait for."""
+        self._outcomes.append(outcome)
+        self._bytes += outcome.size
+        self._some.set()
+        if idle or len(self._outcomes) >= GROUP_ITEMS or self.crowded:
+            self._group.set()
+
+    def hurry(self) -> None:
+        """Lets a waiting `group` return at once, with what there is."""
+        self._some.set()
+        self._group.set()
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._outcomes.clear()
+        self._bytes = 0
+        self.hurry()
+
+    async def group(self, patience_seconds: float) -> list[Outcome]:
+        """The next group; empty when nothing came within the time given or somebody is in a hurry."""
+        if not self._outcomes:
+            await _set_within(self._some, patience_seconds)
+        if self._outcomes and len(self._outcomes) < GROUP_ITEMS:
+            await _set_within(self._group, GROUP_SECONDS)
+        taken, self._outcomes = self._outcomes[:GROUP_ITEMS], self._outcomes[GROUP_ITEMS:]
+        self._bytes -= sum(outcome.size for outcome in taken)
+        if not self._outcomes:
+            self._some.clear()
+            self._group.clear()
+        return taken
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

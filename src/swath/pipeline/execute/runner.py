@@ -1,0 +1,238 @@
+"""LeaseRunner: the items of one lease, as many at once as its slots allow, with retries in place.
+
+Before: worker.py claims the lease. Beside: committer.py writes what ends here and brings back the next grant.
+After: an empty lease is settled and released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+
+from swath.domain.attempt import Attempt, Ended, HandedBack, Tries
+from swath.domain.errors import LeaseLost
+from swath.domain.lease import Directive, Grant, Lease, LeasedItem, Report
+from swath.domain.retry import RetryIn, decide
+from swath.domain.transitions import ItemState
+from swath.pipeline.execute.attempt import Bench, Tried, attempt
+from swath.pipeline.execute.outbox import Outbox, Outcome
+
+__all__ = ["LeaseRunner", "Work"]
+
+RETRY_IN_PLACE_SECONDS = 10.0  # a longer wait goes back to the store, where another worker may take it up
+
+
+class Work:
+    """An item in this worker's hands, with its history so far."""
+
+    __slots__ = ("attempts", "item", "tries")
+
+    def __init__(self, item: LeasedItem) -> None:
+        self.item = item
+        self.tries: Tries = item.tries
+        self.attempts: tuple[Attempt, ...] = item.attempts
+
+
+class LeaseRunner:
+    """Starts items while there are slots; every end goes to the outbox. `on_change` tells the worker to look again."""
+
+    def __init__(
+        self, lease: Lease, bench: Bench, deadline: float, room: Callable[[], int], on_change: Callable[[], None]
+    ) -> None:
+        self.lease = lease
+        self.outbox = Outbox()
+        self.deadline = deadline
+        self.lost = False
+        self._bench = bench
+        self._room = room
+        self._on_change = on_change
+        self._ready = deque(Work(item) for item in lease.items)
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._begun: set[int] = set()
+        self._waiting: dict[int, tuple[Work, float, asyncio.Task[None]]] = {}
+        self._ceiling = lease.slots
+        self._target = lease.target
+        self._stopping = False
+
+    # -- what the worker and the committer see -------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> int:
+        """Items that could start at once."""
+        return len(self._ready)
+
+    @property
+    def running(self) -> int:
+        """Items that have a slot."""
+        return len(self._running)
+
+    @property
+    def full(self) -> bool:
+        """Whether it can start nothing now: no item is ready, or no slot is free."""
+        return not self._ready or len(self._running) >= self._ceiling
+
+    @property
+    def hungry(self) -> bool:
+        """Whether the store owes this lease slots that it could use now."""
+        return bool(self._ready) and self._ceiling < self._target
+
+    @property
+    def drained(self) -> bool:
+        """Whether no item is left in this worker's hands, written outcomes apart."""
+        return not (self._ready or self._running or self._waiting)
+
+    def report(self) -> Report:
+        """What the next commit says of this lease. Its ceiling binds us until the answer comes."""
+        ready = 0 if self._stopping else min(len(self._ready), max(0, self._room()))
+        return Report(
+            ceiling=self._ceiling,
+            demand=len(self._running) + ready,
+            queued=tuple(seq for seq in self._running if seq not in self._begun),
+            begun=tuple(self._begun),
+        )
+
+    def apply(self, grant: Grant) -> None:
+        """Takes the store's answer: more slots at once, fewer as items end."""
+        if grant.directive is Directive.LOST:
+            self.abandon()
+            return
+        self._ceiling, self._target = grant.slots, grant.target
+        self._shrink()
+        if grant.directive is Directive.STOP:
+            self.stop()
+        self.start_ready()
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def start_ready(self) -> None:
+        """Fills the free slots."""
+        while (
+            self._ready
+            and len(self._running) < self._ceiling
+            and not self._stopping
+            and self._room() > 0
+            and not self.outbox.crowded
+            and self._bench.clock.boot() < self.deadline
+        ):
+            work = self._ready.popleft()
+            self._running[work.item.seq] = asyncio.create_task(self._run(work))
+
+    async def _run(self, work: Work) -> None:
+        seq = work.item.seq
+        tried: Tried | None = None
+        try:
+            tried = await attempt(self._bench, work.item, lambda: self._before_request(seq))
+        except LeaseLost:
+            pass  # the book will say whether the lease is lost or only late; the item was not tried
+        finally:
+            del self._running[seq]
+            self._begun.discard(seq)
+            self._shrink()
+            if not self.lost:
+                self._go_on(work, tried)
+        self.start_ready()
+        if not self._ready:
+            self._on_change()
+
+    def _go_on(self, work: Work, tried: Tried | None) -> None:
+        if tried is not None:
+            self._take(work, tried)
+        elif self._stopping:
+            self._hand_back(work, 0.0)
+        else:
+            self._ready.appendleft(work)
+
+    def _before_request(self, seq: int) -> None:
+        """No request leaves this worker when its lease may be somebody else's."""
+        if self.lost or self._bench.clock.boot() >= self.deadline:
+            raise LeaseLost(f"lease {self.lease.fence} is over")
+        self._begun.add(seq)
+
+    def _shrink(self) -> None:
+        if self._target < self._ceiling:
+            self._ceiling = max(self._target, len(self._running))
+
+    def _take(self, work: Work, tried: Tried) -> None:
+        """Decides what an attempt means: the end of the item, or another try."""
+        work.attempts = (*work.attempts, tried.attempt)
+        if tried.failure is None:
+            work.tries = Tries(work.tries.own + 1, work.tries.infrastructure, work.tries.crashes)
+            self._end(work, ItemState.SUCCESS, tried)
+            return
+        luck = random.random()  # noqa: S311 jitter needs no crypto
+        decision = decide(self._bench.job.policy.retries, tried.failure, work.tries, luck)
+        work.tries = decision.tries
+        if not isinstance(decision, RetryIn):
+            self._end(work, ItemState.FAILED, tried)
+        elif self._stopping or decision.delay_seconds > RETRY_IN_PLACE_SECONDS:
+            self._hand_back(work, decision.delay_seconds)
+        else:
+            self._wait(work, decision.delay_seconds)
+
+    def _end(self, work: Work, state: ItemState, tried: Tried) -> None:
+        ended = Ended(
+            seq=work.item.seq,
+            state=state,
+            finding=tried.finding,
+            failure=tried.failure,
+            attempts=work.attempts,
+            tries=work.tries,
+            scraper_version=self._bench.scraper.version,
+        )
+        self.outbox.put(Outcome(work.item.item_id, ended, tried.result), idle=not (self._running or self._ready))
+
+    def _hand_back(self, work: Work, delay_seconds: float) -> None:
+        back = HandedBack(seq=work.item.seq, delay_seconds=delay_seconds, attempts=work.attempts, tries=work.tries)
+        self.outbox.put(Outcome(work.item.item_id, back), idle=not (self._running or self._ready))
+
+    # -- waiting and stopping ------------------------------------------------------------------------------------------
+
+    def _wait(self, work: Work, delay_seconds: float) -> None:
+        """The item keeps its lease and holds no slot."""
+        due = self._bench.clock.boot() + delay_seconds
+        task = asyncio.create_task(self._ready_after(work, delay_seconds))
+        self._waiting[work.item.seq] = (work, due, task)
+
+    async def _ready_after(self, work: Work, delay_seconds: float) -> None:
+        await self._bench.clock.sleep(delay_seconds)
+        if self._waiting.pop(work.item.seq, None) is not None:
+            self._ready.appendleft(work)
+            self.start_ready()
+            self._on_change()
+
+    def stop(self) -> None:
+        """Starts nothing more and hands back what has not begun; what runs may finish."""
+        if self._stopping:
+            return
+        self._stopping = True
+        while self._ready:
+            self._hand_back(self._ready.popleft(), 0.0)
+        now = self._bench.clock.boot()
+        for work, due, task in self._waiting.values():
+            task.cancel()
+            self._hand_back(work, max(0.0, due - now))
+        self._waiting.clear()
+        self._on_change()
+
+    async def interrupt(self) -> None:
+        """Ends what still runs after the grace period; those items go back untried."""
+        self.stop()
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def abandon(self) -> None:
+        """The lease is lost: nothing of it counts, and its files belong to whoever rescued it."""
+        self.lost = True
+        self._stopping = True
+        for task in self._running.values():
+            task.cancel()
+        for _, _, task in self._waiting.values():
+            task.cancel()
+        self._ready.clear()
+        self._waiting.clear()
+        self.outbox.clear()
+        self._on_change()

@@ -1,0 +1,207 @@
+"""Worker: claims leases, runs them, rescues what others left behind, and ends jobs that are done.
+
+Any number of workers share one store; none of them is special. Before: jobs in the store. After: pipeline/finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+
+from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, UserError
+from swath.domain.lease import Directive, Lease
+from swath.kit.registry import Registry
+from swath.observe.crash_points import reach
+from swath.pipeline.dispatch.rescue import Rescuer
+from swath.pipeline.execute.attempt import Bench
+from swath.pipeline.execute.committer import Committer
+from swath.pipeline.execute.heartbeat import Heartbeat
+from swath.pipeline.execute.runner import LeaseRunner
+from swath.pipeline.finish.ending import Finisher
+from swath.ports.clock import Clock
+from swath.ports.lease_book import LeaseBook
+from swath.ports.result_storage import ResultStorage
+from swath.web.transport import Transport
+
+__all__ = ["Parts", "Worker", "WorkerOptions"]
+
+_log = logging.getLogger("swath.worker")
+
+SHORTEST_IDLE_SECONDS = 0.02
+LONGEST_IDLE_SECONDS = 0.5
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is built from; chosen in bootstrap.py."""
+
+    book: LeaseBook
+    storage: ResultStorage
+    clock: Clock
+    registry: Registry
+    transport: Transport
+    finisher: Finisher
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`job_id`: work on that job only. `max_items`: at once in this process, whatever the jobs allow."""
+
+    worker_id: str
+    job_id: str | None = None
+    max_items: int = 256
+    max_leases: int = 8
+    grace_seconds: float = 30.0
+    heartbeat_seconds: float = 5.0
+    report_seconds: float = 1.0
+    housekeeping_seconds: float = 0.5
+
+
+class Worker:
+    """`run` returns after `stop` is set and what could be finished in the grace period is finished."""
+
+    def __init__(self, parts: Parts, options: WorkerOptions) -> None:
+        self._parts = parts
+        self._options = options
+        self._runners: dict[int, LeaseRunner] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._cannot_run: set[str] = set()
+        self._rescuer = Rescuer(parts.book, parts.storage, options.worker_id)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until told to stop."""
+        loop = asyncio.get_running_loop()
+        heartbeat = Heartbeat(
+            self._parts.book,
+            self._parts.clock,
+            self._options.worker_id,
+            lambda: list(self._runners),
+            lambda answers, asked_at: self._heard(loop, answers, asked_at),
+        )
+        heartbeat.start(self._options.heartbeat_seconds)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._every(self._options.housekeeping_seconds, self._rescuer.run_once, stop))
+                group.create_task(self._every(self._options.housekeeping_seconds, self._parts.finisher.run_once, stop))
+                group.create_task(self._claim_until(stop))
+        finally:
+            await self._drain()
+            await heartbeat.stop()
+
+    # -- claiming ------------------------------------------------------------------------------------------------------
+
+    async def _claim_until(self, stop: asyncio.Event) -> None:
+        idle = SHORTEST_IDLE_SECONDS
+        while not stop.is_set():
+            self._changed.clear()
+            for runner in list(self._runners.values()):
+                runner.start_ready()  # another lease may have made room
+            asked_at = self._parts.clock.boot()
+            lease = await self._claim() if self._wants_more() else None
+            if lease is not None:
+                idle = SHORTEST_IDLE_SECONDS
+                self._begin(lease, asked_at + lease.lease_seconds)
+                continue
+            await _first_of(stop, self._changed, seconds=idle)
+            idle = min(idle * 2, LONGEST_IDLE_SECONDS)
+
+    def _wants_more(self) -> bool:
+        """The next lease is claimed while the last items of the present ones still run."""
+        if self._room() <= 0 or len(self._tasks) >= self._options.max_leases:
+            return False
+        return all(runner.full for runner in self._runners.values())
+
+    def _room(self) -> int:
+        return self._options.max_items - sum(runner.running for runner in self._runners.values())
+
+    async def _claim(self) -> Lease | None:
+        options = self._options
+        # A job of which items are ready here has no use for another lease, only for more slots.
+        enough = {runner.lease.job.job_id for runner in self._runners.values() if runner.ready}
+        try:
+            lease = await self._parts.book.claim(options.worker_id, options.job_id, self._cannot_run | enough)
+        except StoreUnavailable as error:
+            _log.warning("cannot claim: %s", error)
+            return None
+        if lease is not None:
+            reach("after_claim")
+        return lease
+
+    def _begin(self, lease: Lease, deadline: float) -> None:
+        task = asyncio.create_task(self._work_on(lease, deadline))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a lease broke off; it will be rescued when its time is over", exc_info=error)
+
+    async def _work_on(self, lease: Lease, deadline: float) -> None:
+        parts = self._parts
+        try:
+            scraper = parts.registry.get(lease.job.scraper_id, lease.job.scraper_source)
+        except UserError as error:
+            _log.error("job %s is left to other workers: %s", lease.job.job_id, error)
+            self._cannot_run.add(lease.job.job_id)
+            await parts.book.release(lease.fence)
+            return
+        bench = Bench(lease.job, scraper, parts.transport, parts.clock, self._options.worker_id)
+        runner = LeaseRunner(lease, bench, deadline, self._room, self._changed.set)
+        self._runners[lease.fence] = runner
+        try:
+            await Committer(runner, parts.book, parts.storage, parts.clock, self._options.report_seconds).run()
+        finally:
+            del self._runners[lease.fence]
+            self._changed.set()
+
+    # -- keeping -------------------------------------------------------------------------------------------------------
+
+    def _heard(self, loop: asyncio.AbstractEventLoop, answers: Mapping[int, Directive], asked_at: float) -> None:
+        """Runs in the heartbeat's thread: only the deadline may be touched there."""
+        for fence, directive in answers.items():
+            runner = self._runners.get(fence)
+            if runner is None:
+                continue
+            if directive is not Directive.LOST:
+                runner.deadline = asked_at + runner.lease.lease_seconds
+            if directive is not Directive.GO_ON:
+                act = runner.abandon if directive is Directive.LOST else runner.stop
+                with contextlib.suppress(RuntimeError):  # the loop is closed: there is nothing left to tell
+                    loop.call_soon_threadsafe(act)
+
+    async def _every(self, seconds: float, act: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                await act()
+            except (StoreUnavailable, LeaseLost) as error:
+                _log.warning("%s", error)
+            except SwathError:
+                _log.exception("housekeeping failed; trying again")
+            await _first_of(stop, seconds=seconds)
+
+    # -- stopping ------------------------------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        """Hands back what has not begun, waits for the rest, and interrupts it when the grace period is over."""
+        for runner in list(self._runners.values()):
+            runner.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._options.grace_seconds)
+        for runner in list(self._runners.values()):
+            await runner.interrupt()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._options.grace_seconds)
+
+
+async def _first_of(*events: asyncio.Event, seconds: float) -> None:
+    """Returns when one of the events is set or the time is over."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

@@ -1,0 +1,76 @@
+"""Runs a scraper's `extract` over pages and checks what it returns. No network, no clock: the same pages give the same.
+
+Comes after fetching, or after reading stored pages back; its data goes to storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from swath.domain.errors import Failed, SwathError
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.page import Page
+from swath.kit import models
+from swath.kit.pages import Pages
+from swath.kit.scraper import HttpScraper
+
+__all__ = ["extract_record"]
+
+
+def extract_record(scraper: HttpScraper, pages: Sequence[Page] | Pages) -> Any:
+    """JSON-ready data, or None when the scraper only collects pages.
+
+    Raises NotFound when the scraper does, and Failed: invalid_output when the record does not fit, internal when the
+    scraper's code broke.
+    """
+    if not scraper.has_extract:
+        return None
+    try:
+        record = scraper.extract(pages if isinstance(pages, Pages) else Pages.stored(pages))
+        if record is None:
+            raise _invalid("extract returned nothing; raise NotFound if there is no such record")
+        checked = [_checked(scraper, one) for one in record] if isinstance(record, list) else _checked(scraper, record)
+        _look_over(scraper, checked)
+        return [_as_json(one) for one in checked] if isinstance(checked, list) else _as_json(checked)
+    except SwathError:
+        raise
+    except ValidationError as error:
+        raise _invalid(models.explain(error)) from error
+    except Exception as error:
+        raise Failed(scraper.blame(error)) from error
+
+
+def _checked(scraper: HttpScraper, record: Any) -> Any:
+    """The record as the output model has it; anything goes when the scraper declares no output."""
+    if scraper.Output is models.Output or isinstance(record, scraper.Output):
+        return record
+    if isinstance(record, BaseModel):
+        raise _invalid(f"extract returned a {type(record).__name__}, not the scraper's Output")
+    return scraper.Output.model_validate(record)
+
+
+def _look_over(scraper: HttpScraper, checked: Any) -> None:
+    if type(scraper).validate_result is HttpScraper.validate_result:
+        return
+    for record in checked if isinstance(checked, list) else (checked,):
+        try:
+            scraper.validate_result(record)
+        except (ValueError, AssertionError) as error:
+            raise _invalid(f"validate_result: {error}") from error
+
+
+def _as_json(record: Any) -> Any:
+    if isinstance(record, BaseModel):
+        return record.model_dump(mode="json")
+    try:
+        return msgspec.to_builtins(record, str_keys=True)
+    except TypeError as error:
+        raise _invalid(f"the record cannot be written as JSON: {error}") from error
+
+
+def _invalid(message: str) -> Failed:
+    return Failed(Failure.of(FailureKind.INVALID_OUTPUT, message))

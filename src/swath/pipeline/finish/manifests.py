@@ -1,0 +1,164 @@
+"""The documents of a manifest: their keys and bytes, and the writer that fills them in bounded memory.
+
+Before: the finisher streams the store's items through `ManifestWriter`. After: `verify` and everybody who takes results
+away. The same rows always give the same bytes, so an ending that is repeated, even by two at once, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from swath.domain.item import ItemRecord
+from swath.domain.job import Job, JobStatus
+from swath.domain.keys import encode
+from swath.domain.manifest import PART_ITEMS, JobMetadata, ManifestPart, Tally, entry
+from swath.domain.transitions import ItemState, JobState
+from swath.observe.crash_points import reach
+from swath.ports.result_storage import ResultStorage
+
+__all__ = [
+    "LISTS",
+    "METADATA_KEY",
+    "ManifestWriter",
+    "Parts",
+    "item_key",
+    "line_of",
+    "lists_of",
+    "metadata_document",
+    "metadata_of",
+    "part_key",
+]
+
+METADATA_KEY: Final = "job_metadata.json"
+LISTS: Final = ("full", "success", "errors")
+
+Parts = Mapping[str, tuple[ManifestPart, ...]]
+"""The parts of each list, in order."""
+
+_encoder: Final = msgspec.json.Encoder(order="deterministic")
+
+
+def lists_of(state: ItemState) -> tuple[str, str]:
+    """The lists that an ended item belongs to. Everything that is no success is to be looked at, so `errors` has it."""
+    return ("full", "success" if state is ItemState.SUCCESS else "errors")
+
+
+def part_key(list_name: str, number: int) -> str:
+    """Parts count from 1; a list without items has none."""
+    return f"manifests/{list_name}/part-{number}.json"
+
+
+def item_key(item_id: str) -> str:
+    """Where one item's entry lies by itself."""
+    return f"manifests/items/{encode(item_id)}.json"
+
+
+def line_of(job: Job, record: ItemRecord) -> bytes:
+    """One item's entry, as it stands in every list and by itself."""
+    return _encoder.encode(entry(job, record))
+
+
+def part_document(job_id: str, list_name: str, number: int, lines: Sequence[bytes]) -> bytes:
+    """A part as a JSON object with one item a line."""
+    head = _encoder.encode({"job_id": job_id, "list": list_name, "part": number})
+    return b'%s,"items":[\n%s\n]}\n' % (head[:-1], b",\n".join(lines))
+
+
+def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts) -> JobMetadata:
+    """`job_metadata.json` of a job that ends in `state`. Follows from the store alone: no time of writing is in it."""
+    first, last = tally.first_attempt_at, tally.last_attempt_at
+    return JobMetadata(
+        job_id=status.job.job_id,
+        scraper_id=status.job.scraper_id,
+        status=state.value,
+        generation=status.generation,
+        counts=tally.counts(),
+        failures=dict(sorted(tally.failures.items())),
+        parts=dict(parts),
+        first_attempt_at=first,
+        last_attempt_at=last,
+        duration_seconds=0.0 if first is None or last is None else last - first,
+        bytes=tally.bytes,
+        requests=tally.requests,
+        cost=0.0,  # no paid way out exists yet, so nothing can have cost anything
+        created_at=status.job.created_at,
+        execution_policy=status.job.policy.as_json(),
+    )
+
+
+def metadata_document(metadata: JobMetadata) -> bytes:
+    """The same as indented JSON, since people read it."""
+    return msgspec.json.format(_encoder.encode(metadata), indent=2) + b"\n"
+
+
+class _ListWriter:
+    def __init__(self, job_id: str, name: str, part_items: int) -> None:
+        self._job_id = job_id
+        self._name = name
+        self._part_items = part_items
+        self._lines: list[bytes] = []
+        self._number = 0
+
+    def add(self, line: bytes) -> bool:
+        """Whether a part is full now."""
+        self._lines.append(line)
+        return len(self._lines) == self._part_items
+
+    def take(self) -> tuple[str, bytes, int] | None:
+        """Key, document and number of items of the next part, if there is anything for it."""
+        if not self._lines:
+            return None
+        self._number += 1
+        lines, self._lines = self._lines, []
+        key = part_key(self._name, self._number)
+        return key, part_document(self._job_id, self._name, self._number, lines), len(lines)
+
+
+class ManifestWriter:
+    """Takes a job's items in order of `seq` and writes each into its lists and into a document of its own."""
+
+    def __init__(self, job: Job, storage: ResultStorage, part_items: int = PART_ITEMS) -> None:
+        self._job = job
+        self._storage = storage
+        self._lists = {name: _ListWriter(job.job_id, name, part_items) for name in LISTS}
+        self._parts: dict[str, list[ManifestPart]] = {name: [] for name in LISTS}
+        self.tally = Tally()
+
+    async def add(self, records: Sequence[ItemRecord]) -> None:
+        """Writes the entries of these items, and the parts that are full by them, in one batch."""
+        documents: dict[str, bytes] = {}
+        new_parts: dict[str, tuple[str, int]] = {}
+        for record in records:
+            self.tally.add(record)
+            line = documents[item_key(record.item_id)] = line_of(self._job, record)
+            for name in lists_of(record.state):
+                if self._lists[name].add(line):
+                    self._take(name, documents, new_parts)
+        await self._write(documents, new_parts)
+
+    async def close(self) -> dict[str, tuple[ManifestPart, ...]]:
+        """Writes the parts that are not full, and answers with all of them."""
+        documents: dict[str, bytes] = {}
+        new_parts: dict[str, tuple[str, int]] = {}
+        for name in LISTS:
+            self._take(name, documents, new_parts)
+        await self._write(documents, new_parts)
+        return {name: tuple(parts) for name, parts in self._parts.items()}
+
+    def _take(self, name: str, documents: dict[str, bytes], new_parts: dict[str, tuple[str, int]]) -> None:
+        if (taken := self._lists[name].take()) is not None:
+            key, documents[taken[0]], items = taken
+            new_parts[key] = name, items
+
+    async def _write(self, documents: Mapping[str, bytes], new_parts: Mapping[str, tuple[str, int]]) -> None:
+        if not documents:
+            return
+        for artifact in await self._storage.put(self._job.job_id, documents):
+            if artifact.key in new_parts:
+                name, items = new_parts[artifact.key]
+                self._parts[name].append(ManifestPart(artifact=artifact, items=items))
+        if new_parts:
+            reach("after_manifest_part")

@@ -1,0 +1,100 @@
+"""JobStore: jobs and items as data. Comes before: accept (writes them). After: finish and everybody who looks.
+
+Handing out work is the other half of the same store: ports/lease_book.py.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from swath.domain.item import Item, ItemRecord
+from swath.domain.job import Job, JobStatus
+
+__all__ = ["Batch", "Duplicate", "JobStore", "Loaded"]
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Consecutive rows of a source. `number` counts from 0 without gaps; `digest` names the content of all its rows.
+
+    `rows` is how many rows of the source it covers; rows that were refused are missing from `items`.
+    """
+
+    number: int
+    first_row: int
+    rows: int
+    digest: str
+    items: tuple[Item, ...]
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """An item id that an earlier row of the job already has."""
+
+    seq: int
+    item_id: str
+    first_seq: int
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What became of a batch. `duplicates` were left out: the first row of an id stays."""
+
+    added: int
+    duplicates: tuple[Duplicate, ...] = ()
+
+
+class JobStore(Protocol):
+    """Durable: what a method has answered survives the death of every process."""
+
+    async def submit(self, job: Job) -> JobStatus:
+        """Creates the job in state `loading`, or returns it as it stands if the same order exists already.
+
+        Raises Conflict if the id is taken by another order.
+        """
+        ...
+
+    async def load(self, job_id: str, batch: Batch) -> Loaded:
+        """Adds one batch of a job that is `loading`, whole or not at all.
+
+        A batch whose number was loaded before with the same digest changes nothing and answers as it did then. With
+        another digest it raises Conflict, naming the first row that differs. Numbers must come in order.
+        """
+        ...
+
+    async def seal(self, job_id: str, batches: int) -> JobStatus:
+        """Closes the load: `loading` → `pending`; a job sealed before is returned as it stands.
+
+        Raises BadInput when it has no items, Conflict when it was loaded with another number of batches.
+        """
+        ...
+
+    async def abandon(self, job_id: str) -> None:
+        """Removes a job that is still `loading`, with all its items, so that its id can be used again."""
+        ...
+
+    async def status(self, job_id: str) -> JobStatus:
+        """The job with its counters, in one consistent reading; costs the same for any size. Raises UnknownName."""
+        ...
+
+    async def jobs(self, after: str | None = None, limit: int = 100) -> list[JobStatus]:
+        """The newest first; `after` is the last id of the page before."""
+        ...
+
+    async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
+        """The next items by `seq` beyond `after`, as one short reading. Raises UnknownName for the job."""
+        ...
+
+    async def item(self, job_id: str, item_id: str) -> ItemRecord:
+        """One item. Raises UnknownName for the job or the item."""
+        ...
+
+    async def cancel(self, job_id: str) -> JobStatus:
+        """Asks the job to stop: nothing more is leased, workers learn it at their next word, the rest gets cancelled.
+
+        A terminal job is returned unchanged.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Lets go of files and connections; further calls are errors."""
+        ...

@@ -1,0 +1,1 @@
+"""What tests are made of, ours and those of people who write scrapers or back ends: contract suites, servers, fakes."""

@@ -1,0 +1,231 @@
+"""The contract of the JobStore port, sentence by sentence. The other half of the store: lease_book.py.
+
+Loading has most to promise, and is in job_store_load.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from swath.domain.attempt import Attempt, Ended, Finding, HandedBack, Tries
+from swath.domain.errors import Conflict, UnknownName
+from swath.domain.failure import FailureKind
+from swath.domain.job import Counts, JobStatus
+from swath.domain.lease import Report
+from swath.domain.policy import ExecutionPolicy
+from swath.domain.result import Artifact
+from swath.domain.transitions import ItemState, JobState
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.job_store_load import LoadContract
+from swath.testing.contracts.orders import (
+    Store,
+    batch,
+    claimed,
+    end_job,
+    failed,
+    finish_all,
+    finished,
+    listing,
+    order,
+    ready,
+    success,
+)
+
+__all__ = ["JobStoreContract"]
+
+
+class JobStoreContract(LoadContract):  # three deep with the back end's class; the parts are one suite in two files
+    """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock)."""
+
+    async def test_a_new_job_is_loading_and_empty(self, store: Store) -> None:
+        status = await store.submit(order())
+        assert status.state is JobState.LOADING
+        assert status.counts == Counts()
+        assert (status.started_at, status.ended_at, status.generation) == (None, None, 1)
+
+    async def test_an_order_is_kept_whole(self, store: Store) -> None:
+        policy = ExecutionPolicy.model_validate(
+            {"retries": {"kinds": {"blocked": {"max_retries": 7}}}, "proxy": {"ladder": ["none", "datacenter"]}}
+        )
+        job = order(name="Ländle", labels={"county": "maricopa"}, callback_url="https://x.test/", created_at=5.5)
+        job = type(job)(**{name: getattr(job, name) for name in job.__struct_fields__} | {"policy": policy})
+        await store.submit(job)
+        assert (await store.status("job")).job == job
+
+    async def test_the_same_order_again_is_answered_as_it_stands(self, store: Store) -> None:
+        await ready(store)
+        status = await store.submit(order(created_at=99.0))
+        assert status.state is JobState.PENDING
+        assert status.counts.total == 3
+        assert status.job.created_at == 0.0
+
+    async def test_another_order_under_the_same_id_is_a_conflict(self, store: Store) -> None:
+        await store.submit(order(limit=3))
+        with pytest.raises(Conflict, match="'job'"):
+            await store.submit(order(limit=4))
+        assert (await store.status("job")).job == order(limit=3)
+
+    async def test_an_abandoned_job_leaves_its_id_free(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "abc"))
+        await store.abandon("job")
+        with pytest.raises(UnknownName):
+            await store.status("job")
+        await store.submit(order(limit=1))
+        assert (await store.load("job", batch(0, 1, "ab"))).added == 2
+        assert list(await listing(store)) == [1, 2]
+
+    async def test_only_a_loading_job_is_abandoned(self, store: Store) -> None:
+        await ready(store)
+        with pytest.raises(Conflict):
+            await store.abandon("job")
+        assert (await store.status("job")).counts.total == 3
+
+    async def test_abandoning_a_cancelled_load_voids_the_right_to_end_it(self, store: Store, clock: FakeClock) -> None:
+        await store.submit(order())
+        await store.cancel("job")
+        ending = await store.claim_ending("worker")
+        assert ending is not None
+        await store.abandon("job")
+        await ready(store, items=1)
+        clock.advance(ending.lease_seconds)
+        assert await store.rescue("other") == []
+        assert (await claimed(store)).fence > ending.fence
+
+    async def test_an_unknown_job_is_named_with_near_matches(self, store: Store) -> None:
+        await ready(store, "maricopa-2024")
+        with pytest.raises(UnknownName, match="maricopa-2024"):
+            await store.status("maricopa-2025")
+
+    async def test_counts_follow_what_has_ended(self, store: Store) -> None:
+        await ready(store, items=6)
+        lease = await claimed(store)
+        skipped = Ended(seq=4, state=ItemState.SKIPPED, reason="robots")
+        ends = [success(1), success(2, Finding.NOT_FOUND), failed(3, FailureKind.BLOCKED), skipped, failed(5)]
+        await finished(store, lease, ends)
+        status = await store.status("job")
+        assert status.counts == Counts(pending=1, success=2, not_found=1, failed=2, skipped=1, total=6)
+        assert status.failures == {"blocked": 1, "timeout": 1}
+
+    async def test_running_items_are_counted_as_their_lease_last_reported(self, store: Store) -> None:
+        await ready(store, items=6)
+        lease = await claimed(store)
+        assert (await store.status("job")).counts == Counts(pending=6, total=6)
+        await finished(store, lease, [success(1)], report=Report(ceiling=3, demand=5, queued=(2,), begun=(3, 4)))
+        assert (await store.status("job")).counts == Counts(pending=2, queued=1, in_progress=2, success=1, total=6)
+        states = [record.state.value for record in (await listing(store)).values()]
+        assert states == ["success", "queued", "in_progress", "in_progress", "pending", "pending"]
+
+    async def test_a_status_is_one_consistent_reading(self, store: Store) -> None:
+        await ready(store, items=8)
+        lease = await claimed(store)
+
+        async def work() -> None:
+            for seq in range(1, 9):
+                begun = (seq + 1,) if seq < 8 else ()
+                await finished(store, lease, [success(seq)], report=Report(ceiling=8, demand=8 - seq, begun=begun))
+
+        async def look() -> list[JobStatus]:
+            return [await store.status("job") for _ in range(20)]
+
+        for status in (await asyncio.gather(look(), work()))[0]:
+            counts = status.counts
+            assert counts.pending + counts.queued + counts.in_progress + counts.success == counts.total == 8
+
+    async def test_times_of_a_job_are_those_of_people(self, store: Store, clock: FakeClock) -> None:
+        await ready(store)
+        clock.advance(10)
+        started = clock.now()
+        await finish_all(store, await claimed(store))
+        clock.advance(10)
+        status = await end_job(store)
+        assert (status.started_at, status.ended_at) == (started, clock.now())
+
+    async def test_the_pace_is_that_of_the_last_seconds(self, store: Store, clock: FakeClock) -> None:
+        await ready(store, items=80, limit=80)
+        lease = await claimed(store)
+        assert (await store.status("job")).items_per_second == 0.0
+        for seq in range(1, 61):
+            clock.advance(1 if seq <= 20 else 0.25)
+            await finished(store, lease, [success(seq)])
+            if seq == 3:
+                assert (await store.status("job")).items_per_second == pytest.approx(1, rel=0.01)
+            if seq == 20:
+                assert (await store.status("job")).items_per_second == pytest.approx(1, rel=0.3)
+        assert (await store.status("job")).items_per_second == pytest.approx(4, rel=0.3)
+
+    async def test_jobs_come_newest_first_and_page_by_page(self, store: Store) -> None:
+        for job_id in "abcde":
+            await store.submit(order(job_id))
+        assert [status.job.job_id for status in await store.jobs()] == ["e", "d", "c", "b", "a"]
+        assert [status.job.job_id for status in await store.jobs(limit=2)] == ["e", "d"]
+        assert [status.job.job_id for status in await store.jobs(after="d", limit=2)] == ["c", "b"]
+        assert await store.jobs(after="a") == []
+
+    async def test_items_come_by_row_and_page_by_page(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, {1: "z", 3: "y", 7: "x"}, rows=7))
+        await store.load("job", batch(1, 8, {9: "w"}, rows=2))
+        assert [record.seq for record in await store.items("job")] == [1, 3, 7, 9]
+        assert [record.seq for record in await store.items("job", limit=2)] == [1, 3]
+        assert [record.seq for record in await store.items("job", after=3, limit=2)] == [7, 9]
+        with pytest.raises(UnknownName):
+            await store.items("other")
+
+    async def test_one_item_is_found_by_its_id(self, store: Store) -> None:
+        await ready(store)
+        assert (await store.item("job", "2")).seq == 2
+        with pytest.raises(UnknownName, match="'4'"):
+            await store.item("job", "4")
+        with pytest.raises(UnknownName, match="'other'"):
+            await store.item("other", "2")
+
+    async def test_an_ended_item_shows_all_that_was_said_of_it(self, store: Store) -> None:
+        await ready(store, items=1)
+        lease = await claimed(store)
+        end = Ended(
+            seq=1,
+            state=ItemState.FAILED,
+            failure=failed(1).failure,
+            reason="why",
+            attempts=(Attempt(1.0, 2.5, "worker", failed(1).failure, bytes=10, requests=2), Attempt(3.0, 4.0, "worker")),
+            artifacts=(Artifact("items/1/data.json", 3, "abc"),),
+            tries=Tries(2, 1, 0),
+            scraper_version="7",
+        )
+        await finished(store, lease, [end])
+        record = await store.item("job", "1")
+        for name in ("state", "finding", "failure", "reason", "attempts", "artifacts", "tries", "scraper_version"):
+            assert getattr(record, name) == getattr(end, name)
+        assert (record.input, record.fence, record.not_before) == ({"parcel": "1"}, lease.fence, None)
+
+    async def test_a_waiting_item_says_until_when(self, store: Store, clock: FakeClock) -> None:
+        await ready(store, items=1)
+        await finished(store, await claimed(store), handed_back=[HandedBack(seq=1, delay_seconds=30)])
+        record = await store.item("job", "1")
+        assert record.state is ItemState.PENDING
+        assert record.not_before == pytest.approx(clock.now() + 30)
+        clock.advance(30)
+        await claimed(store)
+        assert (await store.item("job", "1")).not_before is None
+
+    async def test_cancel_marks_a_job_that_has_not_ended(self, store: Store) -> None:
+        await ready(store)
+        status = await store.cancel("job")
+        assert (status.state, status.cancelling) == (JobState.PENDING, True)
+        with pytest.raises(UnknownName):
+            await store.cancel("other")
+
+    async def test_cancel_leaves_a_terminal_job_unchanged(self, store: Store) -> None:
+        await ready(store)
+        await finish_all(store, await claimed(store))
+        before = await end_job(store)
+        assert before.state is JobState.COMPLETED
+        assert await store.cancel("job") == before
+
+    async def test_a_closed_store_refuses_calls(self, store: Store) -> None:
+        await store.close()
+        with pytest.raises(Exception, match=r"."):  # noqa: B017, PT011 which error is the back end's own affair
+            await store.submit(order())

@@ -1,0 +1,165 @@
+"""What JobStore promises of loading: whole batches, in order, repeatable, and closed once. A part of JobStoreContract."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from swath.domain.errors import BadInput, Conflict, UnknownName
+from swath.domain.item import Item
+from swath.domain.transitions import JobState
+from swath.ports.job_store import Batch, Duplicate, Loaded
+from swath.testing.contracts.orders import Store, batch, claimed, end_job, listing, order, ready
+
+__all__ = ["LoadContract"]
+
+
+class LoadContract:
+    """See JobStoreContract."""
+
+    async def test_a_batch_adds_its_items(self, store: Store) -> None:
+        await store.submit(order())
+        assert await store.load("job", batch(0, 1, "abc")) == Loaded(3)
+        assert await store.load("job", batch(1, 4, "de")) == Loaded(2)
+        status = await store.status("job")
+        assert (status.counts.pending, status.counts.total, status.loaded_rows) == (5, 5, 5)
+        assert [record.item_id for record in (await listing(store)).values()] == list("abcde")
+
+    async def test_rows_that_were_refused_leave_gaps(self, store: Store) -> None:
+        await store.submit(order())
+        assert await store.load("job", batch(0, 1, {2: "a", 4: "b"}, rows=5)) == Loaded(2)
+        assert await store.load("job", batch(1, 6, {}, rows=3)) == Loaded(0)
+        status = await store.status("job")
+        assert (status.counts.total, status.loaded_rows) == (2, 8)
+
+    async def test_any_json_input_comes_back_as_it_was(self, store: Store) -> None:
+        content = {"": None, "n": -1.5, "big": 2**60, "deep": [{"ü\U0001f600": [True, {}]}, "\x00\n"], "s": "'; --"}
+        await store.submit(order())
+        await store.load("job", Batch(0, 1, 1, "digest", (Item(1, "' /..\n\U0001f600", content),)))
+        record = await store.item("job", "' /..\n\U0001f600")
+        assert record.input == content
+
+    async def test_duplicates_are_left_out_and_reported_with_the_first_row(self, store: Store) -> None:
+        await store.submit(order())
+        first = await store.load("job", batch(0, 1, {1: "a", 2: "b", 3: "a"}))
+        assert first == Loaded(2, (Duplicate(3, "a", 1),))
+        second = await store.load("job", batch(1, 4, {4: "b", 5: "c", 6: "c", 7: "a"}))
+        assert second == Loaded(1, (Duplicate(4, "b", 2), Duplicate(6, "c", 5), Duplicate(7, "a", 1)))
+        assert list(await listing(store)) == [1, 2, 5]
+        assert (await store.status("job")).counts.total == 3
+
+    async def test_a_repeated_batch_changes_nothing_and_answers_as_it_did(self, store: Store) -> None:
+        await store.submit(order())
+        batches = [batch(0, 1, "aab"), batch(1, 4, "bcd")]
+        answers = [await store.load("job", each) for each in batches]
+        before = await store.status("job")
+        assert [await store.load("job", each) for each in batches] == answers
+        assert await store.status("job") == before
+        await store.seal("job", 2)
+        await claimed(store)
+        assert [await store.load("job", each) for each in batches] == answers
+
+    async def test_a_batch_sent_twice_at_once_is_added_once(self, store: Store) -> None:
+        await store.submit(order())
+        answers = await asyncio.gather(*(store.load("job", batch(0, 1, "abca")) for _ in range(5)))
+        assert set(answers) == {Loaded(3, (Duplicate(4, "a", 1),))}
+        assert (await store.status("job")).counts.total == 3
+
+    @pytest.mark.parametrize(
+        ("rows", "differs"),
+        [
+            ({1: "a", 2: "X", 3: "c"}, 2),
+            ({1: "a", 3: "c"}, 2),
+            ({1: "a", 2: "b", 3: "c", 4: "d"}, 4),
+            ({1: "a", 2: "b"}, 3),
+        ],
+        ids=["other id", "now refused", "one more", "one less"],
+    )
+    async def test_other_content_under_a_number_names_the_first_row_that_differs(
+        self, store: Store, rows: dict[int, str], differs: int
+    ) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "abc"))
+        before = await listing(store)
+        with pytest.raises(Conflict, match=rf"\brow {differs} differs"):
+            await store.load("job", batch(0, 1, rows, rows=max(rows)))
+        assert await listing(store) == before
+
+    async def test_another_input_under_the_same_id_differs_too(self, store: Store) -> None:
+        await store.submit(order())
+        loaded = batch(0, 1, "abc")
+        await store.load("job", loaded)
+        items = [*loaded.items[:2], msgspec.structs.replace(loaded.items[2], input={"parcel": "X"})]
+        with pytest.raises(Conflict, match=r"\brow 3 differs"):
+            await store.load("job", Batch(0, 1, 3, "other", tuple(items)))
+
+    async def test_a_duplicate_that_was_left_out_is_no_difference(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "aab"))
+        with pytest.raises(Conflict, match=r"\brow 3 differs"):
+            await store.load("job", batch(0, 1, "aaX"))
+
+    async def test_numbers_must_come_in_order(self, store: Store) -> None:
+        await store.submit(order())
+        with pytest.raises(ValueError, match="batch 1"):
+            await store.load("job", batch(1, 1, "abc"))
+        assert await listing(store) == {}
+        assert await store.load("job", batch(0, 1, "abc")) == Loaded(3)
+
+    async def test_a_job_that_is_not_there_cannot_be_loaded(self, store: Store) -> None:
+        with pytest.raises(UnknownName):
+            await store.load("job", batch(0, 1, "a"))
+        with pytest.raises(UnknownName):
+            await store.seal("job", 0)
+
+    async def test_nothing_is_added_after_the_load_was_closed(self, store: Store) -> None:
+        await ready(store)
+        with pytest.raises(Conflict):
+            await store.load("job", batch(1, 4, "abc"))
+        assert (await store.status("job")).counts.total == 3
+
+    async def test_nothing_is_added_to_a_load_that_was_cancelled(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "ab"))
+        await store.cancel("job")
+        with pytest.raises(Conflict):
+            await store.load("job", batch(1, 3, "c"))
+        assert (await end_job(store)).counts.cancelled == 2
+        with pytest.raises(Conflict):
+            await store.load("job", batch(1, 3, "c"))
+
+    async def test_nothing_is_leased_before_the_load_is_closed(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "abc"))
+        assert await store.claim("worker") is None
+        assert await store.claim_ending("worker") is None
+        assert (await store.seal("job", 1)).state is JobState.PENDING
+        assert len((await claimed(store)).items) == 3
+
+    async def test_a_job_sealed_before_is_returned_as_it_stands(self, store: Store) -> None:
+        await ready(store)
+        assert (await store.seal("job", 1)).state is JobState.PENDING
+        await claimed(store)
+        assert (await store.seal("job", 1)).state is JobState.RUNNING
+
+    async def test_a_job_without_items_cannot_be_sealed(self, store: Store) -> None:
+        await store.submit(order())
+        with pytest.raises(BadInput, match="no items"):
+            await store.seal("job", 0)
+        await store.load("job", batch(0, 1, {}, rows=4))
+        with pytest.raises(BadInput, match="no items"):
+            await store.seal("job", 1)
+        assert (await store.status("job")).state is JobState.LOADING
+
+    async def test_another_number_of_batches_is_a_conflict(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "abc"))
+        for batches in (0, 2):
+            with pytest.raises(Conflict):
+                await store.seal("job", batches)
+        assert (await store.status("job")).state is JobState.LOADING
+        await store.seal("job", 1)
+        with pytest.raises(Conflict):
+            await store.seal("job", 2)

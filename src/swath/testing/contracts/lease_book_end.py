@@ -1,0 +1,191 @@
+"""What LeaseBook promises of the end of a job: one holder, nothing left, once. A part of LeaseBookContract."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from swath.domain.attempt import Attempt, HandedBack, Tries
+from swath.domain.errors import LeaseLost
+from swath.domain.job import Counts
+from swath.domain.lease import Directive, Lease
+from swath.domain.transitions import ItemState, JobState
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.orders import (
+    Kill,
+    Store,
+    batch,
+    claimed,
+    end_job,
+    failed,
+    finish_all,
+    finished,
+    listing,
+    order,
+    ready,
+    success,
+)
+
+__all__ = ["EndContract"]
+
+
+async def to_be_ended(store: Store, worker_id: str = "worker", items: int = 3) -> Lease:
+    """The right to end a job whose items have all ended."""
+    await ready(store, items=items)
+    await finish_all(store, await claimed(store))
+    lease = await store.claim_ending(worker_id)
+    assert lease is not None
+    return lease
+
+
+class EndContract:
+    """See LeaseBookContract."""
+
+    async def test_a_job_can_be_ended_when_all_its_items_have(self, store: Store) -> None:
+        job = await ready(store, items=2)
+        lease = await claimed(store)
+        await finished(store, lease, [success(1)])
+        assert await store.claim_ending("other") is None
+        await finished(store, lease, [success(2)])
+        assert await store.claim_ending("other") is None  # the lease may still have files to publish
+        await store.release(lease.fence)
+        ending = await store.claim_ending("other")
+        assert ending is not None
+        assert (ending.job, ending.worker_id, ending.items, ending.cancelling) == (job, "other", (), False)
+        assert ending.fence > lease.fence
+
+    async def test_a_waiting_item_keeps_its_job_open(self, store: Store) -> None:
+        await ready(store, items=1)
+        lease = await claimed(store)
+        await finished(store, lease, handed_back=[HandedBack(seq=1, delay_seconds=60)])
+        await store.release(lease.fence)
+        assert await store.claim_ending("worker") is None
+
+    async def test_one_holder_at_a_time(self, store: Store) -> None:
+        await ready(store)
+        await finish_all(store, await claimed(store))
+        answers = await asyncio.gather(*(store.claim_ending(f"w{n}") for n in range(6)))
+        assert len([answer for answer in answers if answer is not None]) == 1
+        assert await store.claim_ending("late") is None
+
+    async def test_a_released_right_goes_to_the_next(self, store: Store) -> None:
+        lease = await to_be_ended(store)
+        await store.release(lease.fence)
+        assert await store.claim_ending("other") is not None
+        with pytest.raises(LeaseLost):
+            await store.end(lease, JobState.COMPLETED, {})
+
+    async def test_end_makes_the_job_terminal_with_its_manifest(self, store: Store) -> None:
+        lease = await to_be_ended(store)
+        status = await store.end(lease, JobState.COMPLETED, {"parts": {"full": [1, 2]}})
+        assert (status.state, status.manifest) == (JobState.COMPLETED, {"parts": {"full": [1, 2]}})
+        assert await store.status("job") == status
+        assert status.counts == Counts(success=3, total=3)
+        assert await store.claim_ending("worker") is None
+        assert await store.claim("worker") is None
+
+    async def test_end_releases_the_right(self, store: Store, clock: FakeClock) -> None:
+        lease = await to_be_ended(store)
+        await store.end(lease, JobState.COMPLETED, {})
+        with pytest.raises(LeaseLost):
+            await store.end(lease, JobState.COMPLETED, {})
+        clock.advance(lease.lease_seconds)
+        assert await store.rescue("other") == []
+
+    async def test_a_job_does_not_end_in_a_state_that_is_no_end(self, store: Store) -> None:
+        lease = await to_be_ended(store)
+        for state in (JobState.PENDING, JobState.RUNNING, JobState.LOADING):
+            with pytest.raises(ValueError, match="cannot go"):
+                await store.end(lease, state, {})
+        assert (await store.status("job")).state is JobState.RUNNING
+
+    async def test_a_job_with_unfinished_items_does_not_end(self, store: Store) -> None:
+        await ready(store, items=3)
+        await store.cancel("job")
+        lease = await store.claim_ending("worker")
+        assert lease is not None
+        await store.sweep(lease, 2)
+        with pytest.raises(ValueError, match="1 item"):
+            await store.end(lease, JobState.CANCELLED, {})
+        await store.sweep(lease, 2)
+        assert (await store.end(lease, JobState.CANCELLED, {})).state is JobState.CANCELLED
+
+    async def test_a_cancelled_job_waits_for_its_leases(self, store: Store) -> None:
+        await ready(store, items=3)
+        lease = await claimed(store)
+        await store.cancel("job")
+        assert await store.claim_ending("worker") is None
+        await finished(store, lease, [success(1)], [HandedBack(seq=2, delay_seconds=500)])
+        await store.release(lease.fence)
+        status = await end_job(store)
+        assert status.state is JobState.CANCELLED
+        assert status.counts == Counts(success=1, cancelled=2, total=3)
+
+    async def test_the_holder_of_a_cancelled_job_is_told_so_and_goes_on(self, store: Store) -> None:
+        await ready(store)
+        await store.cancel("job")
+        lease = await store.claim_ending("worker")
+        assert lease is not None
+        assert lease.cancelling
+        assert dict(await store.renew("worker", [lease.fence])) == {lease.fence: Directive.GO_ON}
+
+    async def test_sweep_cancels_up_to_so_many_and_says_how_many_were_left(self, store: Store) -> None:
+        await ready(store, items=5)
+        lease = await claimed(store)
+        attempts = (Attempt(1.0, 2.0, "worker"),)
+        back = HandedBack(seq=4, delay_seconds=9, attempts=attempts, tries=Tries(1, 0, 0))
+        await finished(store, lease, [success(1), failed(3)], [back])
+        await store.release(lease.fence)
+        await store.cancel("job")
+        ending = await store.claim_ending("worker")
+        assert ending is not None
+        assert [await store.sweep(ending, 2) for _ in range(3)] == [3, 1, 0]
+        records = await listing(store)
+        assert [record.state.value for record in records.values()] == [
+            "success", "cancelled", "failed", "cancelled", "cancelled",
+        ]  # fmt: skip
+        assert (records[4].attempts, records[4].tries, records[4].not_before) == (attempts, Tries(1, 0, 0), None)
+        assert (await store.status("job")).counts == Counts(success=1, failed=1, cancelled=3, total=5)
+
+    async def test_a_job_cancelled_while_loading_ends_with_its_items_swept(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "abc"))
+        await store.cancel("job")
+        status = await end_job(store)
+        assert (status.state, status.counts) == (JobState.CANCELLED, Counts(cancelled=3, total=3))
+
+    async def test_a_job_cancelled_before_its_first_item_came_ends_too(self, store: Store) -> None:
+        await store.submit(order())
+        await store.cancel("job")
+        assert (await end_job(store)).state is JobState.CANCELLED
+
+    async def test_a_job_cancelled_when_all_was_done_is_completed(self, store: Store) -> None:
+        lease = await to_be_ended(store)
+        await store.cancel("job")
+        assert await store.sweep(lease, 10) == 0
+        assert (await store.end(lease, JobState.COMPLETED, {})).state is JobState.COMPLETED
+
+    async def test_the_right_to_end_is_rescued_like_any_lease(self, store: Store, clock: FakeClock) -> None:
+        lease = await to_be_ended(store)
+        clock.advance(lease.lease_seconds)
+        (rescued,) = await store.rescue("other")
+        assert (rescued.fence, rescued.job_id, rescued.winners, rescued.returned) == (lease.fence, "job", (), 0)
+        assert await store.claim_ending("other") is None
+        await store.release(lease.fence)
+        again = await store.claim_ending("other")
+        assert again is not None
+        assert (await store.end(again, JobState.COMPLETED, {})).state is JobState.COMPLETED
+
+    async def test_a_holder_that_lost_the_right_changes_nothing(self, store: Store, kill: Kill) -> None:
+        await ready(store, items=2)
+        await store.cancel("job")
+        lease = await store.claim_ending("worker")
+        assert lease is not None
+        kill("worker")
+        await store.rescue("other")
+        for call in (store.sweep(lease, 5), store.end(lease, JobState.CANCELLED, {})):
+            with pytest.raises(LeaseLost):
+                await call
+        assert {record.state for record in (await listing(store)).values()} == {ItemState.PENDING}
+        assert dict(await store.renew("worker", [lease.fence])) == {lease.fence: Directive.LOST}

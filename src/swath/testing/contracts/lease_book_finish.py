@@ -1,0 +1,184 @@
+"""What LeaseBook promises of `finish`: outcomes count once, under the fence, and slots never exceed the limit.
+
+A part of LeaseBookContract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.lease import Directive, Grant, Lease, Report
+from swath.domain.transitions import ItemState
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.orders import Store, claimed, failed, finished, listing, ready, success
+
+__all__ = ["FinishContract"]
+
+
+class FinishContract:
+    """See LeaseBookContract."""
+
+    async def test_outcomes_that_count_are_named(self, store: Store) -> None:
+        await ready(store, items=4)
+        lease = await claimed(store)
+        grant = await finished(store, lease, [success(1), failed(2)], [HandedBack(seq=3)])
+        assert grant.directive is Directive.GO_ON
+        assert grant.accepted == {1, 2, 3}
+        states = {seq: record.state.value for seq, record in (await listing(store)).items()}
+        assert states == {1: "success", 2: "failed", 3: "pending", 4: "pending"}
+
+    async def test_a_repeated_call_counts_nothing(self, store: Store) -> None:
+        await ready(store, items=3)
+        lease = await claimed(store)
+        for accepted in ({1, 2, 3}, set(), set()):
+            grant = await finished(store, lease, [success(1), failed(2)], [HandedBack(seq=3)])
+            assert (grant.directive, grant.accepted) == (Directive.GO_ON, accepted)
+        counts = (await store.status("job")).counts
+        assert (counts.success, counts.failed, counts.pending) == (1, 1, 1)
+        assert (await store.status("job")).failures == {"timeout": 1}
+
+    async def test_a_call_sent_twice_at_once_counts_once(self, store: Store) -> None:
+        await ready(store, items=3)
+        lease = await claimed(store)
+        grants = await asyncio.gather(*(finished(store, lease, [success(1)], [HandedBack(seq=2)]) for _ in range(6)))
+        assert sorted(seq for grant in grants for seq in grant.accepted) == [1, 2]
+        assert (await store.status("job")).counts.success == 1
+
+    async def test_one_item_named_twice_in_a_call_counts_once(self, store: Store) -> None:
+        await ready(store, items=2)
+        lease = await claimed(store)
+        grant = await finished(store, lease, [success(1), failed(1)], [HandedBack(seq=1), HandedBack(seq=2)])
+        assert grant.accepted == {1, 2}
+        status = await store.status("job")
+        assert (status.counts.success, status.counts.failed, status.failures) == (1, 0, {})
+        assert (await store.item("job", "1")).state is ItemState.SUCCESS
+
+    async def test_an_item_of_another_lease_does_not_count(self, store: Store) -> None:
+        await ready(store, items=20, limit=2)
+        mine, theirs = await claimed(store, "worker"), await claimed(store, "other")
+        grant = await finished(store, mine, [success(theirs.items[0].seq)], [HandedBack(seq=theirs.items[1].seq)])
+        assert (grant.directive, grant.accepted) == (Directive.GO_ON, frozenset())
+        records = await listing(store)
+        assert {records[item.seq].fence for item in theirs.items} == {theirs.fence}
+        assert (await store.status("job")).counts.ended == 0
+
+    async def test_an_item_that_does_not_exist_does_not_count(self, store: Store) -> None:
+        await ready(store, items=1)
+        grant = await finished(store, await claimed(store), [success(77)], [HandedBack(seq=78)])
+        assert grant.accepted == frozenset()
+
+    async def test_an_item_handed_back_does_not_count_any_more(self, store: Store) -> None:
+        await ready(store, items=2)
+        lease = await claimed(store)
+        await finished(store, lease, handed_back=[HandedBack(seq=1)])
+        assert (await finished(store, lease, [success(1)])).accepted == frozenset()
+        await claimed(store, "other")
+        assert (await finished(store, lease, [success(1)])).accepted == frozenset()
+        assert (await store.status("job")).counts.success == 0
+
+    async def test_an_item_cannot_end_in_a_state_that_is_no_end(self, store: Store) -> None:
+        await ready(store, items=2)
+        lease = await claimed(store)
+        with pytest.raises((ValueError, KeyError)):
+            await finished(store, lease, [success(1), Ended(seq=2, state=ItemState.QUEUED)])
+        assert (await store.status("job")).counts.ended == 0
+
+    async def test_under_a_lost_fence_nothing_changes(self, store: Store, clock: FakeClock) -> None:
+        await ready(store, items=3)
+        lease = await claimed(store)
+        clock.advance(lease.lease_seconds)
+        await store.rescue("other")
+        before = await listing(store)
+        grant = await finished(store, lease, [success(1)], [HandedBack(seq=2, delay_seconds=9)])
+        assert grant == Grant(directive=Directive.LOST)
+        assert await listing(store) == before
+        again = await claimed(store, "other")
+        assert (await finished(store, lease, [success(1)])).directive is Directive.LOST
+        assert (await finished(store, again, [success(1)])).accepted == {1}
+
+    async def test_under_a_released_fence_nothing_changes(self, store: Store) -> None:
+        await ready(store, items=1)
+        lease = await claimed(store)
+        await store.release(lease.fence)
+        assert await finished(store, lease, [success(1)]) == Grant(directive=Directive.LOST)
+        assert (await store.status("job")).counts.success == 0
+
+    async def test_workers_of_a_cancelled_job_are_told_to_stop(self, store: Store) -> None:
+        await ready(store, items=3)
+        lease = await claimed(store)
+        await store.cancel("job")
+        grant = await finished(store, lease, [success(1)], [HandedBack(seq=2)])
+        assert (grant.directive, grant.accepted) == (Directive.STOP, {1, 2})
+
+    async def test_a_commit_extends_the_lease(self, store: Store, clock: FakeClock) -> None:
+        await ready(store, items=3)
+        lease = await claimed(store)
+        for seq in (1, 2):
+            clock.advance(lease.lease_seconds - 0.5)
+            assert await store.rescue("other") == []
+            await finished(store, lease, [success(seq)])
+        clock.advance(lease.lease_seconds)
+        assert len(await store.rescue("other")) == 1
+
+    async def test_a_lease_alone_gets_all_slots_that_it_can_use(self, store: Store) -> None:
+        await ready(store, items=9, limit=5)
+        lease = await claimed(store)
+        assert (lease.slots, lease.target) == (5, 5)
+        await ready(store, "few", items=2, limit=5)
+        assert (await claimed(store, job_id="few")).slots == 2
+
+    async def test_a_second_lease_gets_its_share_when_the_first_has_shrunk(self, store: Store) -> None:
+        await ready(store, items=40, limit=8)
+        first = await claimed(store, "worker")
+        second = await claimed(store, "other")
+        assert (first.slots, second.slots, second.target) == (8, 0, 4)
+        grant = await finished(store, first, report=Report(ceiling=8, demand=8))
+        assert (grant.slots, grant.target) == (8, 4)
+        grant = await finished(store, second, report=Report(ceiling=0, demand=8))
+        assert (grant.slots, grant.target) == (0, 4)
+        grant = await finished(store, first, report=Report(ceiling=5, demand=8))
+        assert (grant.slots, grant.target) == (5, 4)
+        grant = await finished(store, second, report=Report(ceiling=0, demand=8))
+        assert (grant.slots, grant.target) == (3, 4)
+
+    async def test_slots_that_nobody_else_can_use_come_back(self, store: Store) -> None:
+        await ready(store, items=40, limit=8)
+        first, second = await claimed(store, "worker"), await claimed(store, "other")
+        await finished(store, first, report=Report(ceiling=4, demand=8))
+        await finished(store, second, report=Report(ceiling=0, demand=8))
+        await store.release(second.fence)
+        grant = await finished(store, first, report=Report(ceiling=4, demand=8))
+        assert (grant.slots, grant.target) == (8, 8)
+
+    async def test_a_worker_cannot_raise_its_own_ceiling(self, store: Store) -> None:
+        await ready(store, items=40, limit=8)
+        first, second = await claimed(store, "worker"), await claimed(store, "other")
+        grant = await finished(store, second, report=Report(ceiling=8, demand=8))
+        assert grant.slots == 0
+        await finished(store, first, report=Report(ceiling=6, demand=8))
+        assert (await finished(store, second, report=Report(ceiling=8, demand=8))).slots == 2
+
+    @pytest.mark.parametrize("seed", range(5))
+    async def test_slots_never_exceed_the_limit_whatever_workers_do(self, store: Store, seed: int) -> None:
+        luck = random.Random(seed)  # noqa: S311 a seed, so that a failure can be run again
+        limit = luck.randint(1, 9)
+        await ready(store, items=60, limit=limit)
+        leases: dict[int, tuple[Lease, int]] = {}
+        for step in range(60):
+            if luck.random() < 0.3:
+                lease = await store.claim(f"w{step}")
+                if lease is not None:
+                    leases[lease.fence] = (lease, lease.slots)
+            elif leases:
+                lease, slots = luck.choice(list(leases.values()))
+                if luck.random() < 0.2:
+                    await store.release(lease.fence)
+                    del leases[lease.fence]
+                else:
+                    report = Report(ceiling=luck.randint(0, slots), demand=luck.randint(0, 12))
+                    leases[lease.fence] = (lease, (await finished(store, lease, report=report)).slots)
+            assert sum(slots for _, slots in leases.values()) <= limit

@@ -1,0 +1,201 @@
+"""What LeaseBook promises of holding on and letting go: `renew`, `release` and `rescue`. A part of LeaseBookContract."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from swath.domain.attempt import HandedBack, Tries
+from swath.domain.lease import Directive, Report
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.orders import Kill, Store, claimed, failed, finished, listing, ready, success
+
+__all__ = ["RescueContract"]
+
+
+class RescueContract:
+    """See LeaseBookContract."""
+
+    async def test_a_renewed_lease_goes_on(self, store: Store, clock: FakeClock) -> None:
+        await ready(store)
+        lease = await claimed(store)
+        for _ in range(4):
+            clock.advance(lease.lease_seconds - 1)
+            assert dict(await store.renew("worker", [lease.fence])) == {lease.fence: Directive.GO_ON}
+            assert await store.rescue("other") == []
+        assert (await finished(store, lease, [success(1)])).accepted == {1}
+
+    async def test_only_the_own_leases_are_renewed(self, store: Store, clock: FakeClock) -> None:
+        await ready(store, items=20, limit=2)
+        mine, theirs = await claimed(store, "worker"), await claimed(store, "other")
+        clock.advance(mine.lease_seconds - 1)
+        answers = await store.renew("worker", [mine.fence, theirs.fence, 99])
+        assert dict(answers) == {mine.fence: Directive.GO_ON, theirs.fence: Directive.LOST, 99: Directive.LOST}
+        clock.advance(1)
+        assert [rescued.fence for rescued in await store.rescue("third")] == [theirs.fence]
+
+    async def test_a_lease_that_was_taken_away_cannot_be_renewed(self, store: Store, clock: FakeClock) -> None:
+        await ready(store)
+        lease = await claimed(store)
+        clock.advance(lease.lease_seconds)
+        await store.rescue("other")
+        assert dict(await store.renew("worker", [lease.fence])) == {lease.fence: Directive.LOST}
+
+    async def test_a_renewal_tells_of_a_cancel(self, store: Store) -> None:
+        await ready(store)
+        lease = await claimed(store)
+        await store.cancel("job")
+        assert dict(await store.renew("worker", [lease.fence])) == {lease.fence: Directive.STOP}
+
+    async def test_a_renewal_may_come_from_another_thread(self, store: Store, clock: FakeClock) -> None:
+        await ready(store)
+        lease = await claimed(store)
+        clock.advance(lease.lease_seconds - 1)
+        answers = []
+        heart = threading.Thread(target=lambda: answers.append(asyncio.run(_renew(store, lease.fence))))
+        heart.start()
+        await asyncio.to_thread(heart.join, 10)
+        assert answers == [{lease.fence: Directive.GO_ON}]
+        clock.advance(1)
+        assert await store.rescue("other") == []
+
+    async def test_a_lease_whose_time_is_over_holds_until_it_is_rescued(self, store: Store, clock: FakeClock) -> None:
+        await ready(store)
+        lease = await claimed(store)
+        clock.advance(lease.lease_seconds * 10)
+        assert await store.claim("other") is None
+        assert (await finished(store, lease, [success(1)])).accepted == {1}
+        clock.advance(lease.lease_seconds * 10)
+        assert dict(await store.renew("worker", [lease.fence])) == {lease.fence: Directive.GO_ON}
+        assert await store.rescue("other") == []
+
+    @pytest.mark.parametrize("jump", [-3_600.0, 3_600.0])
+    async def test_a_jump_of_the_wall_clock_neither_ends_nor_extends_a_lease(
+        self, store: Store, clock: FakeClock, jump: float
+    ) -> None:
+        await ready(store)
+        lease = await claimed(store)
+        clock.jump_wall(jump)
+        clock.advance(lease.lease_seconds - 0.5)
+        assert await store.rescue("other") == []
+        clock.advance(0.5)
+        assert len(await store.rescue("other")) == 1
+
+    async def test_released_items_are_claimable_at_once_and_nobody_is_blamed(self, store: Store) -> None:
+        await ready(store, items=3)
+        lease = await claimed(store)
+        await finished(store, lease, [success(1)], report=Report(ceiling=3, demand=2, begun=(2, 3)))
+        await store.release(lease.fence)
+        again = await claimed(store, "other")
+        assert [(item.seq, item.tries) for item in again.items] == [(2, Tries()), (3, Tries())]
+        counts = (await store.status("job")).counts
+        assert (counts.pending, counts.in_progress, counts.success) == (2, 0, 1)
+
+    async def test_releasing_an_unknown_fence_does_nothing(self, store: Store) -> None:
+        await ready(store)
+        lease = await claimed(store)
+        await store.release(lease.fence + 1)
+        await store.release(lease.fence)
+        await store.release(lease.fence)
+        assert len((await claimed(store)).items) == 3
+
+    async def test_a_silent_worker_loses_its_lease(self, store: Store, clock: FakeClock) -> None:
+        await ready(store, items=4)
+        lease = await claimed(store)
+        clock.advance(5)
+        await finished(store, lease, [success(1), failed(2)], [HandedBack(seq=3, delay_seconds=100)])
+        clock.advance(lease.lease_seconds + 2)
+        (rescued,) = await store.rescue("other")
+        assert (rescued.fence, rescued.job_id, rescued.worker_id) == (lease.fence, "job", "worker")
+        assert (sorted(rescued.winners), rescued.returned) == (["1", "2"], 1)
+        assert rescued.silent_seconds == pytest.approx(lease.lease_seconds + 2)
+        assert [item.seq for item in (await claimed(store, "other")).items] == [4]
+
+    async def test_a_dead_worker_loses_its_leases_at_once(self, store: Store, kill: Kill) -> None:
+        await ready(store, items=20, limit=2)
+        lost, kept = await claimed(store, "worker"), await claimed(store, "other")
+        kill("worker")
+        assert [rescued.fence for rescued in await store.rescue("other")] == [lost.fence]
+        assert (await finished(store, kept, [success(kept.items[0].seq)])).directive is Directive.GO_ON
+        assert dict(await store.renew("worker", [lost.fence])) == {lost.fence: Directive.LOST}
+
+    async def test_items_that_had_begun_count_a_crash(self, store: Store, kill: Kill) -> None:
+        await ready(store, items=3)
+        for crashes in (1, 2):
+            worker = f"worker-{crashes}"
+            lease = await claimed(store, worker)
+            await finished(store, lease, report=Report(ceiling=3, demand=3, queued=(3,), begun=(1,)))
+            kill(worker)
+            (rescued,) = await store.rescue("other")
+            assert rescued.returned == 3
+            await store.release(rescued.fence)
+            counts = (await store.status("job")).counts
+            assert (counts.pending, counts.queued, counts.in_progress) == (3, 0, 0)
+            tries = [record.tries.crashes for record in (await listing(store)).values()]
+            assert tries == [crashes, 0, 0]
+        assert {item.seq: item.tries.crashes for item in (await claimed(store, "other")).items} == {1: 2, 2: 0, 3: 0}
+
+    async def test_a_rescued_lease_uses_no_slots(self, store: Store, kill: Kill) -> None:
+        await ready(store, items=9, limit=3)
+        assert (await claimed(store)).slots == 3
+        kill("worker")
+        await store.rescue("other")
+        assert (await claimed(store, "other")).slots == 3
+
+    async def test_a_rescued_lease_is_given_to_one_caller(self, store: Store, kill: Kill) -> None:
+        await ready(store)
+        await claimed(store)
+        kill("worker")
+        answers = await asyncio.gather(*(store.rescue(f"w{n}") for n in range(5)))
+        assert sorted(len(answer) for answer in answers) == [0, 0, 0, 0, 1]
+        assert await store.rescue("late") == []
+
+    async def test_a_worker_that_rescues_its_own_lease_has_lost_it(self, store: Store, clock: FakeClock) -> None:
+        await ready(store)
+        lease = await claimed(store)
+        clock.advance(lease.lease_seconds)
+        assert len(await store.rescue("worker")) == 1
+        assert dict(await store.renew("worker", [lease.fence])) == {lease.fence: Directive.LOST}
+        assert (await finished(store, lease, [success(1)])).directive is Directive.LOST
+
+    async def test_if_the_rescuer_falls_silent_too_the_next_one_is_asked(self, store: Store, clock: FakeClock) -> None:
+        await ready(store, items=2)
+        lease = await claimed(store)
+        await finished(store, lease, [success(1)], report=Report(ceiling=1, demand=1, begun=(2,)))
+        clock.advance(lease.lease_seconds)
+        await store.rescue("cleaner")
+        again = await claimed(store, "other")
+        for cleaner in ("second", "third"):
+            clock.advance(lease.lease_seconds - 1)
+            await store.renew("other", [again.fence])
+            assert await store.rescue(cleaner) == []
+            clock.advance(1)
+            (rescued,) = await store.rescue(cleaner)
+            assert (rescued.fence, rescued.winners, rescued.returned) == (lease.fence, ("1",), 0)
+        assert (await store.item("job", "2")).tries.crashes == 1
+        assert (await finished(store, again, [success(2)])).accepted == {2}
+
+    async def test_if_the_rescuer_dies_too_the_next_one_is_asked_at_once(self, store: Store, kill: Kill) -> None:
+        await ready(store)
+        lease = await claimed(store)
+        kill("worker")
+        await store.rescue("cleaner")
+        kill("cleaner")
+        assert [rescued.fence for rescued in await store.rescue("second")] == [lease.fence]
+        assert await store.rescue("third") == []
+
+    async def test_a_job_cannot_end_before_the_rescued_lease_is_released(self, store: Store, kill: Kill) -> None:
+        await ready(store, items=1)
+        lease = await claimed(store)
+        await finished(store, lease, [success(1)])
+        kill("worker")
+        await store.rescue("other")
+        assert await store.claim_ending("other") is None
+        await store.release(lease.fence)
+        assert await store.claim_ending("other") is not None
+
+
+async def _renew(store: Store, fence: int) -> dict[int, Directive]:
+    return dict(await store.renew("worker", [fence]))

@@ -1,0 +1,118 @@
+"""Orders, batches and outcomes as the suites write them, and what a suite asks of the back end under test."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from swath.domain.attempt import Ended, Finding, HandedBack
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.item import Item, ItemRecord
+from swath.domain.job import Job, JobStatus, final_state
+from swath.domain.lease import Grant, Lease, Report
+from swath.domain.policy import ExecutionPolicy
+from swath.domain.transitions import ItemState
+from swath.ports.job_store import Batch, JobStore
+from swath.ports.lease_book import LeaseBook
+
+__all__ = [
+    "Kill",
+    "Store",
+    "batch",
+    "claimed",
+    "end_job",
+    "failed",
+    "finish_all",
+    "finished",
+    "listing",
+    "order",
+    "ready",
+    "success",
+]
+
+Kill = Callable[[str], None]
+"""Makes a worker dead: from now on what it holds can be rescued at once. The worker makes no more claims of any kind,
+but what it had sent before may still arrive."""
+
+
+class Store(JobStore, LeaseBook, Protocol):
+    """Both halves of a store."""
+
+
+def order(job_id: str = "job", *, limit: int = 8, priority: int = 0, **more: Any) -> Job:
+    """A job that allows `limit` items at once."""
+    policy = ExecutionPolicy().with_concurrency(limit)
+    return Job(job_id=job_id, scraper_id="example-mock", priority=priority, policy=policy, **more)
+
+
+def batch(number: int, first_row: int, items: Mapping[int, str] | Iterable[str], *, rows: int | None = None) -> Batch:
+    """A batch of items by row, or of the ids of rows without gaps; its digest follows from its content."""
+    by_row = dict(items) if isinstance(items, Mapping) else dict(enumerate(items, first_row))
+    made = tuple(Item(row, item_id, {"parcel": item_id}) for row, item_id in by_row.items())
+    covered = len(made) if rows is None else rows
+    digest = hashlib.sha256(msgspec.json.encode((first_row, covered, made))).hexdigest()
+    return Batch(number, first_row, covered, digest, made)
+
+
+async def ready(store: Store, job_id: str = "job", items: int = 3, *, limit: int = 8, priority: int = 0) -> Job:
+    """A sealed job of items `1`, `2`, … in one batch."""
+    job = order(job_id, limit=limit, priority=priority)
+    await store.submit(job)
+    await store.load(job_id, batch(0, 1, [str(n) for n in range(1, items + 1)]))
+    await store.seal(job_id, 1)
+    return job
+
+
+async def claimed(store: Store, worker_id: str = "worker", job_id: str | None = None) -> Lease:
+    """A lease that must be there."""
+    lease = await store.claim(worker_id, job_id)
+    assert lease is not None
+    return lease
+
+
+def success(seq: int, finding: Finding = Finding.FOUND) -> Ended:
+    """A success."""
+    return Ended(seq=seq, state=ItemState.SUCCESS, finding=finding, scraper_version="1")
+
+
+def failed(seq: int, kind: FailureKind = FailureKind.TIMEOUT) -> Ended:
+    """A final failure."""
+    return Ended(seq=seq, state=ItemState.FAILED, failure=Failure.of(kind, "no answer"))
+
+
+async def finished(
+    store: Store,
+    lease: Lease,
+    ended: Iterable[Ended] = (),
+    handed_back: Iterable[HandedBack] = (),
+    report: Report | None = None,
+) -> Grant:
+    """One commit. Without a report the worker keeps its slots and wants no more."""
+    return await store.finish(
+        lease, list(ended), list(handed_back), report or Report(ceiling=lease.slots, demand=lease.slots)
+    )
+
+
+async def finish_all(store: Store, lease: Lease) -> Grant:
+    """Ends every item of the lease well, and the lease itself."""
+    grant = await finished(store, lease, [success(item.seq) for item in lease.items], report=Report(ceiling=0, demand=0))
+    await store.release(lease.fence)
+    return grant
+
+
+async def end_job(store: Store, worker_id: str = "worker") -> JobStatus:
+    """Ends the job that can be ended now, as the finish step does."""
+    lease = await store.claim_ending(worker_id)
+    assert lease is not None
+    while await store.sweep(lease, 2):
+        pass
+    counts = (await store.status(lease.job.job_id)).counts
+    return await store.end(lease, final_state(counts, cancelled=lease.cancelling), {"parts": 0})
+
+
+async def listing(store: Store, job_id: str = "job") -> dict[int, ItemRecord]:
+    """All items by row."""
+    return {record.seq: record for record in await store.items(job_id)}

@@ -1,0 +1,211 @@
+"""The contract of the ResultStorage port, sentence by sentence. A test class inherits it and gives the fixture `storage`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+import pytest
+
+from swath.domain.errors import LeaseLost
+from swath.domain.keys import encode
+from swath.domain.result import Artifact
+from swath.ports.result_storage import ResultStorage, StagedItem
+
+__all__ = ["ResultStorageContract"]
+
+ODD_NAMES = ["..", "../up", "/root", "a/b", "nul", "a" * 400, "Ünï\U0001f600", " ", "%2E", "con.txt"]
+
+
+def item(item_id: str, **files: bytes) -> StagedItem:
+    """The keyword `data` stands for the file `data.json`, and so on."""
+    return StagedItem(item_id, {f"{name}.json": content for name, content in files.items()})
+
+
+async def all_keys(storage: ResultStorage, job_id: str = "job", prefix: str = "") -> list[str]:
+    """Sorted, because the port promises no order."""
+    return sorted([key async for key in storage.keys(job_id, prefix)])
+
+
+async def staged(storage: ResultStorage, fence: int, *items: StagedItem) -> list[tuple[Artifact, ...]]:
+    """Staged under a fence that was opened for it."""
+    await storage.open_lease("job", fence)
+    return await storage.stage("job", fence, items)
+
+
+async def agree(storage: ResultStorage, artifact: Artifact, content: bytes) -> bool:
+    """Whether what is stored has the bytes, the size and the hash that were told."""
+    stored = await storage.get("job", artifact.key)
+    hashed = hashlib.sha256(stored).hexdigest()
+    return (stored, len(stored), hashed) == (content, artifact.size, artifact.sha256)
+
+
+class ResultStorageContract:
+    """Fixture to give: `storage`, a ResultStorage with nothing in it."""
+
+    async def test_staging_answers_with_keys_sizes_and_hashes_in_order(self, storage: ResultStorage) -> None:
+        first, second = await staged(storage, 1, item("b", data=b"{}", other=b"12345"), item("a", data=b""))
+        assert [artifact.key for artifact in first] == ["items/b/data.json", "items/b/other.json"]
+        assert [artifact.size for artifact in (*first, *second)] == [2, 5, 0]
+        assert first[1].sha256 == hashlib.sha256(b"12345").hexdigest()
+        assert [artifact.key for artifact in second] == ["items/a/data.json"]
+
+    async def test_what_is_only_staged_is_not_to_be_seen(self, storage: ResultStorage) -> None:
+        ((artifact,),) = await staged(storage, 1, item("a", data=b"{}"))
+        assert await all_keys(storage) == []
+        with pytest.raises(KeyError):
+            await storage.get("job", artifact.key)
+
+    async def test_what_is_published_is_whole_under_its_key(self, storage: ResultStorage) -> None:
+        ((data, other),) = await staged(storage, 1, item("a", data=b"{}", other=b"\x00\xff" * 5_000))
+        await storage.publish("job", 1, ["a"])
+        assert await agree(storage, data, b"{}")
+        assert await agree(storage, other, b"\x00\xff" * 5_000)
+        assert await all_keys(storage) == sorted([data.key, other.key])
+
+    async def test_only_the_items_named_are_published(self, storage: ResultStorage) -> None:
+        (a,), (b,) = await staged(storage, 1, item("a", data=b"1"), item("b", data=b"2"))
+        await storage.publish("job", 1, ["b"])
+        assert await all_keys(storage) == [b.key]
+        await storage.publish("job", 1, ["a"])
+        assert await all_keys(storage) == [a.key, b.key]
+
+    async def test_publishing_can_be_repeated(self, storage: ResultStorage) -> None:
+        ((artifact,),) = await staged(storage, 1, item("a", data=b"1"))
+        for _ in range(3):
+            await storage.publish("job", 1, ["a", "never staged"])
+        assert await all_keys(storage) == [artifact.key]
+        assert await agree(storage, artifact, b"1")
+
+    async def test_staging_again_replaces_the_item(self, storage: ResultStorage) -> None:
+        await staged(storage, 1, item("a", data=b"old", other=b"old"))
+        ((artifact,),) = await storage.stage("job", 1, [item("a", data=b"new")])
+        await storage.publish("job", 1, ["a"])
+        assert await all_keys(storage) == [artifact.key]
+        assert await agree(storage, artifact, b"new")
+
+    async def test_a_later_fence_replaces_the_whole_item(self, storage: ResultStorage) -> None:
+        await staged(storage, 1, item("a", data=b"old", other=b"old"))
+        await storage.publish("job", 1, ["a"])
+        ((artifact,),) = await staged(storage, 2, item("a", data=b"new"))
+        await storage.publish("job", 2, ["a"])
+        assert await agree(storage, artifact, b"new")
+        assert await all_keys(storage) == [artifact.key]
+
+    async def test_fences_do_not_see_each_other(self, storage: ResultStorage) -> None:
+        await staged(storage, 1, item("a", data=b"loser"))
+        ((artifact,),) = await staged(storage, 2, item("a", data=b"winner"))
+        await storage.publish("job", 2, ["a"])
+        await storage.stage("job", 1, [item("a", data=b"late loser")])
+        assert await agree(storage, artifact, b"winner")
+        await storage.settle("job", 1, [])
+        assert await agree(storage, artifact, b"winner")
+        assert await all_keys(storage) == [artifact.key]
+
+    async def test_opening_a_lease_again_keeps_what_is_staged(self, storage: ResultStorage) -> None:
+        ((artifact,),) = await staged(storage, 1, item("a", data=b"1"))
+        await storage.open_lease("job", 1)
+        await storage.publish("job", 1, ["a"])
+        assert await agree(storage, artifact, b"1")
+
+    async def test_settling_publishes_winners_and_throws_away_the_rest(self, storage: ResultStorage) -> None:
+        (a,), (b,), _ = await staged(storage, 1, item("a", data=b"1"), item("b", data=b"2"), item("c", data=b"3"))
+        await storage.publish("job", 1, ["a"])
+        await storage.settle("job", 1, ["a", "b", "never staged"])
+        assert await all_keys(storage) == [a.key, b.key]
+        await storage.publish("job", 1, ["c"])
+        assert await all_keys(storage) == [a.key, b.key]
+
+    async def test_settling_can_be_repeated(self, storage: ResultStorage) -> None:
+        ((artifact,),) = await staged(storage, 1, item("a", data=b"1"))
+        for _ in range(3):
+            await storage.settle("job", 1, ["a"])
+        await storage.settle("job", 99, ["a"])
+        assert await agree(storage, artifact, b"1")
+
+    async def test_nothing_can_be_staged_after_the_room_was_cleared_away(self, storage: ResultStorage) -> None:
+        await staged(storage, 1, item("a", data=b"1"))
+        await storage.settle("job", 1, [])
+        with pytest.raises(LeaseLost):
+            await storage.stage("job", 1, [item("a", data=b"2")])
+        assert await all_keys(storage) == []
+
+    async def test_nothing_can_be_staged_without_room(self, storage: ResultStorage) -> None:
+        with pytest.raises(LeaseLost):
+            await storage.stage("job", 1, [item("a", data=b"1")])
+
+    async def test_an_item_without_files_is_no_trouble(self, storage: ResultStorage) -> None:
+        assert await staged(storage, 1, item("a")) == [()]
+        await storage.publish("job", 1, ["a"])
+        await storage.settle("job", 1, ["a"])
+        assert await all_keys(storage) == []
+
+    async def test_odd_ids_stay_apart_and_inside_their_job(self, storage: ResultStorage) -> None:
+        answers = await staged(storage, 1, *(item(name, data=name.encode()) for name in ODD_NAMES))
+        await storage.publish("job", 1, ODD_NAMES)
+        for name, (artifact,) in zip(ODD_NAMES, answers, strict=True):
+            assert artifact.key.startswith(f"items/{encode(name)}/")
+            assert await agree(storage, artifact, name.encode())
+        assert len(await all_keys(storage)) == len(ODD_NAMES)
+
+    async def test_jobs_stay_apart_whatever_their_ids(self, storage: ResultStorage) -> None:
+        for job_id in ODD_NAMES:
+            await storage.put(job_id, {"job_metadata.json": job_id.encode()})
+        for job_id in ODD_NAMES:
+            assert await all_keys(storage, job_id) == ["job_metadata.json"]
+            assert await storage.get(job_id, "job_metadata.json") == job_id.encode()
+        assert len({storage.location(job_id) for job_id in ODD_NAMES}) == len(ODD_NAMES)
+
+    async def test_documents_are_answered_in_the_order_given(self, storage: ResultStorage) -> None:
+        documents = {"manifests/full/part-2.json": b"22", "a.json": b"1", "manifests/full/part-1.json": b""}
+        artifacts = await storage.put("job", documents)
+        assert [artifact.key for artifact in artifacts] == list(documents)
+        for artifact in artifacts:
+            assert await agree(storage, artifact, documents[artifact.key])
+
+    async def test_a_document_replaces_its_former_whole(self, storage: ResultStorage) -> None:
+        await storage.put("job", {"a.json": b"long" * 1_000, "b.json": b"stays"})
+        await storage.put("job", {"a.json": b"short"})
+        assert await storage.get("job", "a.json") == b"short"
+        assert await storage.get("job", "b.json") == b"stays"
+
+    async def test_a_reader_never_sees_half_a_document(self, storage: ResultStorage) -> None:
+        contents = [bytes([n]) * 300_000 for n in range(8)]
+        await storage.put("job", {"a.json": contents[0]})
+
+        async def write() -> None:
+            for content in contents:
+                await storage.put("job", {"a.json": content})
+
+        async def read() -> list[bytes]:
+            return [await storage.get("job", "a.json") for _ in range(16)]
+
+        _, seen = await asyncio.gather(write(), read())
+        assert all(content in contents for content in seen)
+
+    async def test_what_is_not_there_is_a_key_error(self, storage: ResultStorage) -> None:
+        await storage.put("job", {"manifests/full/part-1.json": b"1"})
+        for key in ("manifests/full/part-2.json", "manifests/full", "manifests", ""):
+            with pytest.raises(KeyError):
+                await storage.get("job", key)
+        with pytest.raises(KeyError):
+            await storage.get("other", "manifests/full/part-1.json")
+
+    async def test_keys_are_those_that_begin_so(self, storage: ResultStorage) -> None:
+        await storage.put("job", {"manifests/full/part-1.json": b"", "manifests/full/part-10.json": b"", "m.json": b""})
+        assert await all_keys(storage, prefix="manifests/full/part-1") == [
+            "manifests/full/part-1.json", "manifests/full/part-10.json",
+        ]  # fmt: skip
+        assert await all_keys(storage, prefix="manifests/full/part-1.") == ["manifests/full/part-1.json"]
+        assert await all_keys(storage, prefix="x") == []
+        assert await all_keys(storage, "other") == []
+
+    async def test_removing_takes_what_begins_so_and_nothing_else(self, storage: ResultStorage) -> None:
+        await storage.put("job", {"manifests/full/part-1.json": b"", "manifests/full/part-2.json": b"", "m.json": b""})
+        await storage.put("other", {"manifests/full/part-1.json": b""})
+        await storage.remove("job", "manifests/full/part-1")
+        assert await all_keys(storage) == ["m.json", "manifests/full/part-2.json"]
+        await storage.remove("job", "manifests/")
+        await storage.remove("job", "never there")
+        assert await all_keys(storage) == ["m.json"]
+        assert await all_keys(storage, "other") == ["manifests/full/part-1.json"]

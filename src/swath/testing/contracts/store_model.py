@@ -1,0 +1,291 @@
+"""What a store must know after any sequence of calls, kept in the plainest way. store_machine.py drives both side by side.
+
+It shares no code with any back end: who holds an item, who answers for a lease and until when is written down here anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+
+from swath.domain.attempt import Ended, Finding, HandedBack, Tries
+from swath.domain.item import ItemRecord
+from swath.domain.job import Counts, Job, JobStatus
+from swath.domain.lease import Lease
+from swath.domain.transitions import ItemState, JobState
+from swath.ports.job_store import Batch, Duplicate, Loaded
+
+__all__ = ["Model", "ModelItem", "ModelJob", "ModelLease"]
+
+
+@dataclass
+class ModelItem:
+    """An item: free, held by one fence, or ended under one fence; never two of these."""
+
+    seq: int
+    item_id: str
+    holder: int = 0
+    due: float = 0.0
+    tries: Tries = Tries()
+    end: Ended | None = None
+    ended_under: int = 0
+    times_accepted: int = 0
+
+    def accept(self, fence: int, end: Ended) -> None:
+        """Its end counts, and must not have counted before."""
+        assert (self.holder, self.times_accepted) == (fence, 0), f"item {self.seq} ended twice or under a wrong fence"
+        self.end, self.ended_under, self.holder, self.times_accepted = end, fence, 0, 1
+
+    def give_back(self, due: float = 0.0, tries: Tries | None = None) -> None:
+        """Nobody holds it any more."""
+        self.holder, self.due, self.tries = 0, due, self.tries if tries is None else tries
+
+
+@dataclass
+class ModelLease:
+    """A lease in the store, and what its worker believes of it.
+
+    `ceiling` is the worker's belief, `granted` what the store was last heard to grant. `owner` answers for it.
+    """
+
+    lease: Lease
+    owner: str
+    expires: float
+    seqs: tuple[int, ...] = ()
+    ceiling: int = 0
+    target: int = 0
+    granted: int = 0
+    demand: int = 0
+    queued: tuple[int, ...] = ()
+    begun: tuple[int, ...] = ()
+    rescued: bool = False
+
+    @property
+    def fence(self) -> int:
+        """Its number."""
+        return self.lease.fence
+
+    @property
+    def job_id(self) -> str:
+        """Whose items it holds."""
+        return self.lease.job.job_id
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is the right to end a job."""
+        return not self.lease.items
+
+
+@dataclass
+class ModelJob:
+    """A job."""
+
+    order: Job
+    number: int
+    batches: list[tuple[Batch, Loaded]] = field(default_factory=list)
+    items: dict[int, ModelItem] = field(default_factory=dict)
+    sealed: bool = False
+    started: bool = False
+    cancelling: bool = False
+    final: JobState | None = None
+
+    @property
+    def state(self) -> JobState:
+        """Derived from what has happened to it."""
+        if self.final is not None:
+            return self.final
+        if self.started:
+            return JobState.RUNNING
+        return JobState.PENDING if self.sealed else JobState.LOADING
+
+    @property
+    def limit(self) -> int:
+        """Items that may run at once."""
+        return self.order.policy.throttling.max_concurrent_workers
+
+    @property
+    def open_items(self) -> list[ModelItem]:
+        """Those that have not ended."""
+        return [item for item in self.items.values() if item.end is None]
+
+    @property
+    def rows(self) -> int:
+        """Of the source, so far."""
+        return sum(batch.rows for batch, _ in self.batches)
+
+    def add(self, batch: Batch) -> Loaded:
+        """What loading the batch must answer."""
+        first_rows = {item.item_id: item.seq for item in self.items.values()}
+        duplicates = []
+        for item in batch.items:
+            if item.item_id in first_rows:
+                duplicates.append(Duplicate(item.seq, item.item_id, first_rows[item.item_id]))
+            else:
+                first_rows[item.item_id] = item.seq
+                self.items[item.seq] = ModelItem(item.seq, item.item_id)
+        loaded = Loaded(len(batch.items) - len(duplicates), tuple(duplicates))
+        self.batches.append((batch, loaded))
+        return loaded
+
+    def claimable(self, boot: float) -> list[ModelItem]:
+        """Items that may be leased now."""
+        return [item for item in self.open_items if not item.holder and item.due <= boot]
+
+
+@dataclass
+class Model:
+    """All jobs and leases, and the workers that are dead."""
+
+    lease_seconds: float
+    jobs: dict[str, ModelJob] = field(default_factory=dict)
+    leases: dict[int, ModelLease] = field(default_factory=dict)
+    lost: list[ModelLease] = field(default_factory=list)
+    dead: set[str] = field(default_factory=set)
+    last_fence: int = 0
+
+    def leases_of(self, job: ModelJob) -> list[ModelLease]:
+        """Every lease of the job."""
+        return [lease for lease in self.leases.values() if lease.job_id == job.order.job_id]
+
+    def live(self, job: ModelJob) -> list[ModelLease]:
+        """Leases of the job under which items may run."""
+        return [lease for lease in self.leases_of(job) if not lease.ending and not lease.rescued]
+
+    def next_job(self, boot: float) -> ModelJob | None:
+        """Whose items the next claim must hand out."""
+        runnable = [
+            job
+            for job in self.jobs.values()
+            if job.state in (JobState.PENDING, JobState.RUNNING)
+            and not job.cancelling
+            and job.claimable(boot)
+            and sum(lease.demand > 0 for lease in self.live(job)) < job.limit
+        ]
+        return min(runnable, key=lambda job: (-job.order.priority, len(job.items), job.number), default=None)
+
+    def endable(self) -> list[ModelJob]:
+        """Jobs whose end may be handed out."""
+        return [
+            job
+            for job in self.jobs.values()
+            if job.final is None
+            and (job.cancelling or (job.started and not job.open_items))
+            and not self.leases_of(job)
+        ]
+
+    def overdue(self, boot: float) -> set[int]:
+        """Leases that a rescue must take away now."""
+        return {f for f, lease in self.leases.items() if lease.expires <= boot or lease.owner in self.dead}
+
+    def hold(self, lease: Lease, boot: float) -> ModelLease:
+        """A lease was handed out."""
+        assert lease.fence > self.last_fence, f"fence {lease.fence} after {self.last_fence}"
+        self.last_fence = lease.fence
+        job = self.jobs[lease.job.job_id]
+        seqs = tuple(item.seq for item in lease.items)
+        for leased in lease.items:
+            item = job.items[leased.seq]
+            assert item.end is None, f"item {item.seq} was leased after its end"
+            assert not item.holder, f"item {item.seq} is held twice"
+            assert item.due <= boot, f"item {item.seq} was leased before its time"
+            assert (leased.item_id, leased.tries) == (item.item_id, item.tries)
+            item.holder, item.due = lease.fence, 0.0
+        job.started = job.started or bool(seqs)
+        held = ModelLease(lease, lease.worker_id, boot + self.lease_seconds, seqs, lease.slots, lease.target)
+        held.granted, held.demand = lease.slots, len(seqs)
+        self.leases[lease.fence] = held
+        return held
+
+    def held(self, lease: ModelLease) -> list[ModelItem]:
+        """Items that the lease holds and that have not ended."""
+        items = self.jobs[lease.job_id].items
+        return [items[seq] for seq in lease.seqs if items[seq].holder == lease.fence]
+
+    def winners(self, lease: ModelLease) -> set[str]:
+        """Ids of items that ended under the lease."""
+        items = self.jobs[lease.job_id].items
+        return {items[seq].item_id for seq in lease.seqs if items[seq].ended_under == lease.fence}
+
+    def take_away(self, lease: ModelLease, rescuer: str, boot: float) -> int:
+        """A rescue; answers how many items came back."""
+        if not lease.rescued:
+            self.lost.append(ModelLease(lease.lease, lease.owner, 0.0, lease.seqs))
+        held = self.held(lease)
+        for item in held:
+            crashes = item.tries.crashes + (item.seq in lease.begun)
+            item.give_back(tries=msgspec.structs.replace(item.tries, crashes=crashes))
+        lease.rescued, lease.owner, lease.expires = True, rescuer, boot + self.lease_seconds
+        lease.granted, lease.demand, lease.queued, lease.begun = 0, 0, (), ()
+        return len(held)
+
+    def let_go(self, lease: ModelLease) -> None:
+        """A release."""
+        for item in self.held(lease):
+            item.give_back()
+        del self.leases[lease.fence]
+        if not lease.rescued:
+            self.lost.append(lease)
+
+    def commit(self, lease: ModelLease, ended: list[Ended], handed_back: list[HandedBack], boot: float) -> set[int]:
+        """The outcomes of one finish; answers which must count."""
+        items = {item.seq: item for item in self.held(lease)}
+        accepted = set()
+        for end in ended:
+            if end.seq in items:
+                items.pop(end.seq).accept(lease.fence, end)
+                accepted.add(end.seq)
+        for back in handed_back:
+            if back.seq in items:
+                due = boot + back.delay_seconds if back.delay_seconds else 0.0
+                items.pop(back.seq).give_back(due, back.tries)
+                accepted.add(back.seq)
+        return accepted
+
+    def counts(self, job: ModelJob) -> Counts:
+        """What the counters must say."""
+        ends = Counter(item.end.state for item in job.items.values() if item.end is not None)
+        queued = sum(len(lease.queued) for lease in self.leases_of(job))
+        begun = sum(len(lease.begun) for lease in self.leases_of(job))
+        findings = [item.end.finding for item in job.items.values() if item.end is not None]
+        return Counts(
+            pending=len(job.open_items) - queued - begun,
+            queued=queued,
+            in_progress=begun,
+            success=ends[ItemState.SUCCESS],
+            not_found=findings.count(Finding.NOT_FOUND),
+            failed=ends[ItemState.FAILED],
+            skipped=ends[ItemState.SKIPPED],
+            cancelled=ends[ItemState.CANCELLED],
+            total=len(job.items),
+        )
+
+    def check(self, status: JobStatus, records: list[ItemRecord], boot_to_now: float) -> None:
+        """Counters, listing and model agree, item by item."""
+        job = self.jobs[status.job.job_id]
+        assert (status.state, status.cancelling, status.loaded_rows) == (job.state, job.cancelling, job.rows)
+        assert status.counts == self.counts(job)
+        failures = [item.end.failure.kind.value for item in job.items.values() if item.end and item.end.failure]
+        assert status.failures == dict(Counter(failures))
+        assert [record.seq for record in records] == sorted(job.items)
+        for record in records:
+            item = job.items[record.seq]
+            assert record.item_id == item.item_id
+            if item.end is not None:
+                seen = (record.state, record.finding, record.failure, record.fence, record.not_before)
+                assert seen == (item.end.state, item.end.finding, item.end.failure, item.ended_under, None)
+            else:
+                assert (record.state, record.fence) == (self._state(item), item.holder)
+                assert record.tries == item.tries
+                waits = item.due + boot_to_now if item.due else None
+                assert (record.not_before is None) == (waits is None)
+                assert waits is None or abs((record.not_before or 0.0) - waits) < 0.001
+
+    def _state(self, item: ModelItem) -> ItemState:
+        lease = self.leases.get(item.holder)
+        if lease is not None and item.seq in lease.queued:
+            return ItemState.QUEUED
+        if lease is not None and item.seq in lease.begun:
+            return ItemState.IN_PROGRESS
+        return ItemState.PENDING

@@ -1,0 +1,209 @@
+"""WebSession: what `fetch` gets as `web`. One per attempt: its own cookies, its own count of requests and bytes.
+
+Comes after the worker, which makes it; before the transport. Follows redirects itself, names and keeps pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.page import Page
+from swath.domain.policy import Timeouts
+from swath.ports.clock import Clock
+from swath.web.address import Fields, pairs_of, resolve, shown, with_params
+from swath.web.charset import charset_of, content_type_of
+from swath.web.classify import classify_status
+from swath.web.cookies import CookieJar
+from swath.web.decode import ACCEPTED_ENCODINGS
+from swath.web.encode import URLENCODED, urlencoded
+from swath.web.form import FormSent
+from swath.web.page import DEFAULT_NAME, WebPage
+from swath.web.redirects import MOST_REDIRECTS, next_request
+from swath.web.transport import Headers, Request, Response, Transport
+
+__all__ = ["WebSession"]
+
+_DEFAULT_HEADERS: Final = {
+    "User-Agent": "Mozilla/5.0 (compatible; swath)",
+    "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    "Accept-Language": "en-US,en;q=0.9",
+    "Accept-Encoding": ACCEPTED_ENCODINGS,
+}
+
+
+class WebSession:
+    """A browser's memory without the browser. Every method raises Failed for what is no answer.
+
+    `before_request` is called before each request, redirect hops included, and may raise to stop the attempt.
+    """
+
+    __slots__ = (
+        *("_base_url", "_before_request", "_clock", "_cookies", "_timeouts", "_transport"),
+        *("bytes", "downloads", "pages", "requests"),
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        timeouts: Timeouts,
+        clock: Clock,
+        base_url: str | None = None,
+        before_request: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._transport = transport
+        self._timeouts = timeouts
+        self._clock = clock
+        self._base_url = base_url
+        self._before_request = before_request
+        self._cookies = CookieJar()
+        self.requests = 0
+        self.bytes = 0
+        self.pages: dict[str, WebPage] = {}
+        self.downloads: list[tuple[str, bytes]] = []
+
+    @property
+    def kept(self) -> dict[str, Page]:
+        """The pages to be stored, by name, in the order in which they were kept."""
+        return {name: page.page for name, page in self.pages.items()}
+
+    def keep(self, page: WebPage, name: str = DEFAULT_NAME) -> WebPage:
+        """Stores a page under a name, in the place of one that was kept under it before."""
+        kept = self.pages[name] = page.named(name)
+        return kept
+
+    async def get(
+        self,
+        url: str,
+        *,
+        name: str | None = None,
+        params: Fields | None = None,
+        headers: Mapping[str, str] | None = None,
+        expect_status: Collection[int] = (),
+    ) -> WebPage:
+        """Fetches a page. With a `name` it is stored under it; a later page of that name replaces it.
+
+        `expect_status` names statuses beside 2xx that are an answer here.
+        """
+        request = self._request("GET", with_params(resolve(url, self._base_url), params), headers)
+        return await self._page(request, name, expect_status)
+
+    async def post(
+        self,
+        url: str,
+        data: Fields | bytes | None = None,
+        *,
+        json: Any = None,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        expect_status: Collection[int] = (),
+    ) -> WebPage:
+        """Posts a form (`data` as fields), a body of bytes, or JSON."""
+        typed, body = _content(data, json)
+        request = self._request("POST", resolve(url, self._base_url), {**typed, **(headers or {})}, body)
+        return await self._page(request, name, expect_status)
+
+    async def download(
+        self, url: str, filename: str, *, content_type: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> WebPage:
+        """Fetches a file and stores it by its name beside the pages; a later one of that name replaces it.
+
+        Raises Failed layout_changed when a `content_type` is asked for and something else comes: an error page, say.
+        """
+        page = await self._page(self._request("GET", resolve(url, self._base_url), headers), None, ())
+        if content_type is not None and page.page.content_type != content_type:
+            message = f"{shown(page.url)} is {page.page.content_type}, not {content_type}"
+            raise Failed(Failure.of(FailureKind.LAYOUT_CHANGED, message))
+        self.downloads = [kept for kept in self.downloads if kept[0] != filename]
+        self.downloads.append((filename, page.body))
+        return page
+
+    async def send_form(self, sent: FormSent, name: str | None) -> WebPage:
+        """Sends a form that was filled in on one of our pages."""
+        headers = {"Referer": sent.referer}
+        if sent.content_type is None:
+            return await self._page(self._request("GET", sent.url, headers), name, ())
+        headers["Content-Type"] = sent.content_type
+        return await self._page(self._request("POST", sent.url, headers, sent.body), name, ())
+
+    def _request(self, method: str, url: str, headers: Mapping[str, str] | None, body: bytes = b"") -> Request:
+        given = _DEFAULT_HEADERS if not headers else _merged(_DEFAULT_HEADERS, headers)
+        return Request(
+            url=url,
+            method=method,
+            headers=tuple(given.items()),
+            body=body,
+            connect_timeout_seconds=self._timeouts.connect_seconds,
+            request_timeout_seconds=self._timeouts.request_seconds,
+        )
+
+    async def _page(self, request: Request, name: str | None, expect_status: Collection[int]) -> WebPage:
+        response = await self._follow(request)
+        if response.status not in expect_status:
+            failure = classify_status(response, self._clock.now())
+            if failure is not None:
+                raise Failed(failure)
+        content_type = response.header("content-type")
+        page = WebPage(
+            Page(
+                name=name or DEFAULT_NAME,
+                url=response.url,
+                status=response.status,
+                body=response.body,
+                content_type=content_type_of(content_type),
+                charset=charset_of(content_type, response.body),
+                fetched_at=self._clock.now(),
+            ),
+            self,
+        )
+        if name is not None:
+            self.pages[name] = page
+        return page
+
+    async def _follow(self, request: Request) -> Response:
+        for _ in range(MOST_REDIRECTS + 1):
+            response = await self._send(request)
+            following = next_request(request, response)
+            if following is None:
+                return response
+            request = following
+        message = f"more than {MOST_REDIRECTS} redirects, the last to {shown(request.url)}"
+        raise Failed(Failure.of(FailureKind.NAVIGATION, message))
+
+    async def _send(self, request: Request) -> Response:
+        self._before_request()
+        self.requests += 1
+        cookies = self._cookies.header(request.url, self._clock.now())
+        if cookies is not None:
+            request = msgspec.structs.replace(request, headers=_with_cookies(request.headers, cookies))
+        response = await self._transport.send(request)
+        self.bytes += response.wire_bytes
+        set_cookies = [value for name, value in response.headers if name == "set-cookie"]
+        if set_cookies:
+            self._cookies.store(request.url, set_cookies, self._clock.now())
+        return response
+
+
+def _with_cookies(headers: Headers, cookies: str) -> Headers:
+    """Adds them to a Cookie header of the author's, if there is one: a request has at most one."""
+    own = [value for name, value in headers if name.lower() == "cookie"]
+    others = (header for header in headers if header[0].lower() != "cookie") if own else headers
+    return (*others, ("Cookie", "; ".join([*own, cookies])))
+
+
+def _content(data: Fields | bytes | None, json: Any) -> tuple[dict[str, str], bytes]:
+    if json is not None:
+        return {"Content-Type": "application/json"}, msgspec.json.encode(json)
+    if isinstance(data, bytes):
+        return {"Content-Type": "application/octet-stream"}, data
+    return {"Content-Type": URLENCODED}, urlencoded(pairs_of(data or {})).encode("ascii")
+
+
+def _merged(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Defaults in their order, each replaced by what was given under that name in any case; then the others."""
+    own = {name.lower() for name in given}
+    return {**{name: value for name, value in defaults.items() if name.lower() not in own}, **given}

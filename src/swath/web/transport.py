@@ -1,0 +1,54 @@
+"""Transport: the one-method seam to whatever speaks HTTP. Sends one request, follows nothing, remembers nothing.
+
+Comes after the session (cookies, redirects, default headers); implemented by wreq_transport, and by tests.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["Headers", "Request", "Response", "Transport"]
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, complete. `request_timeout_seconds` bounds everything from the dial to the last byte."""
+
+    url: str
+    method: str = "GET"
+    headers: Headers = ()
+    body: bytes = b""
+    connect_timeout_seconds: float = 10.0
+    request_timeout_seconds: float = 30.0
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer. Header names are lower-case, values Latin-1; `body` is decoded, `wire_bytes` is what was received."""
+
+    url: str
+    status: int
+    headers: Headers = ()
+    body: bytes = b""
+    wire_bytes: int = 0
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, by its lower-case name."""
+        for known, value in self.headers:
+            if known == name:
+                return value
+        return None
+
+
+class Transport(Protocol):
+    """Shared by all items of a process."""
+
+    async def send(self, request: Request) -> Response:
+        """Answers with whatever status came, or raises Failed. Nothing else comes out, but for a cancellation."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of the connections; further requests fail."""
+        ...

@@ -1,0 +1,38 @@
+"""The embedded store keeps the contracts of both halves of the store."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from swath.backends.embedded.store import EmbeddedStore
+from swath.testing.clock import FakeClock
+from swath.testing.contracts import JobStoreContract, Kill, LeaseBookContract
+
+
+class EmbeddedFixtures:
+    @pytest.fixture
+    def clock(self) -> FakeClock:
+        return FakeClock()
+
+    @pytest.fixture
+    async def store(self, clock: FakeClock, tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
+        store = EmbeddedStore.open(tmp_path, clock, lease_seconds=15.0)
+        yield store
+        await store.close()
+
+    @pytest.fixture
+    def kill(self, store: EmbeddedStore) -> Kill:
+        """Lets go of the worker's lock, as the system does when its process dies."""
+        return lambda worker_id: os.close(store._presence._held.pop(worker_id))
+
+
+@pytest.mark.req("Q1", "Q2", "J2", "J6", "J7")
+class TestJobStore(EmbeddedFixtures, JobStoreContract):
+    pass
+
+
+@pytest.mark.req("Q1", "Q2", "J3", "J4", "S1", "Z1")
+class TestLeaseBook(EmbeddedFixtures, LeaseBookContract):
+    pass

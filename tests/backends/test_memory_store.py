@@ -1,0 +1,35 @@
+"""The memory store keeps the contracts of both halves of the store."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from swath.backends.memory.store import MemoryStore
+from swath.testing.clock import FakeClock
+from swath.testing.contracts import JobStoreContract, Kill, LeaseBookContract
+
+
+class MemoryFixtures:
+    @pytest.fixture
+    def clock(self) -> FakeClock:
+        return FakeClock()
+
+    @pytest.fixture
+    async def store(self, clock: FakeClock) -> AsyncIterator[MemoryStore]:
+        store = MemoryStore(clock, lease_seconds=15.0)
+        yield store
+        await store.close()
+
+    @pytest.fixture
+    def kill(self, store: MemoryStore) -> Kill:
+        return store.kill
+
+
+@pytest.mark.req("Q1", "J2", "J6", "J7")
+class TestJobStore(MemoryFixtures, JobStoreContract):
+    pass
+
+
+@pytest.mark.req("Q1", "J3", "J4", "S1", "Z1")
+class TestLeaseBook(MemoryFixtures, LeaseBookContract):
+    pass
