@@ -1,9 +1,9 @@
-"""Lease: a slice of a job's items handed to one worker, with its share of the job's concurrency.
+"""Lease: a slice of a job's items handed to one worker. Slots: the worker's share of the job's concurrency.
 
-How shares are kept exact without a word per item: the store knows for every lease a ceiling (`slots`) that its worker
-never exceeds. A worker reports its ceiling with each commit; the store raises it as far as other leases leave room, or
-answers with a lower `target`, to which the worker shrinks as its items end. So all ceilings together never exceed the
-limit.
+How shares are kept exact without a word per item: the store knows for every worker on a job a ceiling (`slots`) that
+the worker never exceeds, over all its leases of that job. A worker reports its ceiling with each commit; the store
+raises it as far as the others leave room, or answers with a lower `target`, to which the worker shrinks as its items
+end. So all ceilings together never exceed the limit, and a worker goes on with its next lease without asking for slots.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from swath.domain.attempt import Attempt, Tries
 from swath.domain.job import Job
 
 __all__ = [
+    "MAX_LEASE_ITEMS",
     "Directive",
     "Grant",
     "Lease",
@@ -27,10 +28,10 @@ __all__ = [
     "fair_share",
     "grant_slots",
     "lease_size",
-    "slot_targets",
 ]
 
 MAX_LEASE_ITEMS = 100
+MIN_LEASE_ITEMS = 8
 
 
 class LeasedItem(msgspec.Struct, frozen=True):
@@ -46,7 +47,8 @@ class LeasedItem(msgspec.Struct, frozen=True):
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """What a claim returns. Without its `fence` no outcome is accepted.
 
-    A lease with no items is the right to end a job: sweep what was cancelled, write the manifest, close.
+    `slots` and `target` are the worker's on the job. A lease with no items is the right to end a job: sweep what was
+    cancelled, write the manifest, close.
     """
 
     fence: int
@@ -60,11 +62,11 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of a lease with each commit.
+    """What a worker says with each commit.
 
-    `ceiling`: it never runs more items than this until the answer says otherwise. `demand`: items it could run now
-    (running or ready). `queued` and `begun`: the sequence numbers of running items that have not, and that have, sent
-    their first request.
+    `ceiling`: it never runs more items of the job than this until the answer says otherwise. `demand`: items of the job
+    it could run now (running or ready). A worker sends one report on a job at a time. `queued` and `begun`: sequence
+    numbers of running items of the lease that have not, and that have, sent their first request.
     """
 
     ceiling: int
@@ -118,18 +120,6 @@ def fair_share(limit: int, demands: Sequence[int]) -> list[int]:
     return shares
 
 
-def slot_targets(limit: int, leases: Sequence[tuple[str, int]]) -> list[int]:
-    """The share of each lease, given as (worker, demand): fair between workers first, then between a worker's leases.
-
-    A worker that has begun its next lease while the last one runs out thus takes nothing away from the others.
-    """
-    workers = list(dict.fromkeys(worker for worker, _ in leases))
-    demands = {worker: [demand for other, demand in leases if other == worker] for worker in workers}
-    shares = fair_share(limit, [sum(demands[worker]) for worker in workers])
-    inner = {worker: iter(fair_share(share, demands[worker])) for worker, share in zip(workers, shares, strict=True)}
-    return [next(inner[worker]) for worker, _ in leases]
-
-
 def grant_slots(limit: int, ceiling: int, target: int, slots_of_others: int) -> int:
     """The new ceiling: up to the target as far as there is room, never below what the worker still uses."""
     if target <= ceiling:
@@ -137,10 +127,10 @@ def grant_slots(limit: int, ceiling: int, target: int, slots_of_others: int) -> 
     return max(ceiling, min(target, limit - slots_of_others))
 
 
-def lease_size(claimable: int, limit: int, leases: int) -> int:
+def lease_size(claimable: int, workers: int) -> int:
     """How many items to hand out at once: enough to spare round trips, few enough to leave work for others.
 
-    Halving what is left among those who hold leases keeps the last leases small, so no straggler holds up a job's end.
+    Halving what is left among the workers on the job keeps the last leases small, so no straggler holds up its end.
     """
-    fair = -(-claimable // (2 * (leases + 1)))
-    return max(1, min(MAX_LEASE_ITEMS, max(fair, min(limit, claimable))))
+    fair = -(-claimable // (2 * max(1, workers)))
+    return min(claimable, max(MIN_LEASE_ITEMS, min(MAX_LEASE_ITEMS, fair)))

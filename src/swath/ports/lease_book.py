@@ -27,8 +27,9 @@ class LeaseBook(Protocol):
         """Hands out the next items of the most urgent job that has some, with a fence no lease had before.
 
         `job_id` asks for that job only; `without` names jobs this worker cannot run. Returns None when there is nothing
-        to do now: no item is due, or every slot of the job belongs to a lease that can use it. An item is held by at
-        most one lease. The first claim of a job makes it `running`. Higher priority first, then fewer items, then age.
+        to do now: no item is due, or every slot of the job belongs to other workers that can use it. An item is held by
+        one lease at most. The first claim of a job makes it `running`. Higher priority first, then fewer items, then
+        age. A worker's first lease of a job brings its slots; a further one leaves them as they are.
         """
         ...
 
@@ -40,7 +41,7 @@ class LeaseBook(Protocol):
         An item counts only if this lease holds it and it has not ended; `accepted` says which did, and says the same
         nothing-changed answer (absent from `accepted`) when the call is repeated. An item handed back is held by nobody
         and claimable after its delay. If the lease was taken away: directive `lost`, nothing changed.
-        The sum of granted ceilings of a job never exceeds its `max_concurrent_workers`.
+        The slots of all workers on a job never add up to more than its `max_concurrent_workers`.
         """
         ...
 
@@ -49,7 +50,10 @@ class LeaseBook(Protocol):
         ...
 
     async def release(self, lease_fence: int) -> None:
-        """Ends a lease; items it still holds go back as by `rescue`, but without blame. Unknown fences are ignored."""
+        """Ends a lease; items it still holds go back as by `rescue`, but without blame. Unknown fences are ignored.
+
+        With its last lease of a job a worker gives up its slots there, here as by `rescue`.
+        """
         ...
 
     async def rescue(self, worker_id: str) -> list[RescuedLease]:

@@ -5,6 +5,7 @@ The texts are those of the pinned version; a test provokes the common ones and h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -13,11 +14,13 @@ from swath.domain.failure import Failure, FailureKind
 __all__ = ["failure_of"]
 
 _K = FailureKind
+# The address stands in the text, and an address may contain any of the words below.
+_ADDRESS: Final = re.compile(r"uri: \S+, ")
 
 
 def failure_of(error: BaseException, where: str) -> Failure:
     """The failure that an exception of the client stands for; `where` is the address as people may see it."""
-    text = str(error)
+    text = _ADDRESS.sub("", str(error))
     for kind, words, told_by in _SIGNS:
         if told_by(type(error).__name__, text):
             return Failure.of(kind, f"{words} at {where}")
@@ -32,7 +35,7 @@ def _is_unknown_name(_: str, text: str) -> bool:
 
 
 def _is_tls(name: str, text: str) -> bool:
-    return name == "TlsError" or "CERTIFICATE_VERIFY_FAILED" in text or "code: SSL" in text or "ssl" in text.lower()
+    return name == "TlsError" or "CERTIFICATE_VERIFY_FAILED" in text or "code: SSL" in text or "Ssl(" in text
 
 
 def _has(*signs: str) -> Callable[[str, str], bool]:

@@ -72,6 +72,8 @@ class WreqTransport:
         if request.body:
             answer = await client.request(method, request.url, headers=headers, body=request.body)
         else:
+            if request.method in {"POST", "PUT"}:
+                headers["Content-Length"] = "0"  # some servers refuse a post without it, and the client leaves it out
             answer = await client.request(method, request.url, headers=headers)
         received = _pairs(answer.headers)
         encoding = next((value for name, value in received if name == "content-encoding"), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from swath.pipeline.finish.verify import verify
 
+from swath.backends.embedded import claims, leases
 from swath.bootstrap import Services, make_registry, make_worker, open_services
 from swath.domain.failure import FailureKind
 from swath.domain.item import Item
@@ -232,8 +234,13 @@ async def test_a_worker_that_lost_its_lease_sends_nothing_and_counts_nothing(sit
     async def steal() -> None:
         while site.module["running"] == 0:
             await asyncio.sleep(0.01)
-        await store._db.write(lambda db: db.execute("UPDATE leases SET expires = 0"))  # as if it had been silent
-        assert len(await store.rescue("thief")) == 1
+        await store._db.write(in_one_stroke)
+
+    def in_one_stroke(db: sqlite3.Connection) -> None:
+        """The worker is taken for silent, and somebody else has its item before it can ask again."""
+        db.execute("UPDATE leases SET expires = 0")
+        assert len(leases.rescue(db, store._times(), "thief", lambda _: False)) == 1
+        assert claims.claim(db, store._times(), "thief", None, ()) is not None
 
     theft = asyncio.create_task(steal())
     status = await site.work(lambda status: theft.done() and site.module["running"] == 0)

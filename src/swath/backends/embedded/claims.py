@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import msgspec
 
+from swath.backends.embedded import shares
 from swath.backends.embedded.jobs import Progress, decode_job
-from swath.backends.embedded.leases import Share, Times, item_leases, next_fence
-from swath.domain.lease import Lease, LeasedItem, grant_slots, lease_size, slot_targets
+from swath.backends.embedded.leases import Times, next_fence
+from swath.domain.lease import MAX_LEASE_ITEMS, Lease, LeasedItem, lease_size
 from swath.domain.transitions import JobState
 
 __all__ = ["claim"]
@@ -31,30 +32,28 @@ def claim(
     for job in cursor.fetchall():
         if job["job_id"] in without:
             continue
-        others = item_leases(db, job["job_no"])
-        if sum(lease.demand > 0 for lease in others) >= job["concurrency"]:
-            continue  # one more would hold items without a slot to run them
-        wanted = _wanted(db, job, times.boot, len(others))
+        others = shares.busy_others(db, job["job_no"], worker_id)
+        if others >= job["concurrency"]:
+            continue  # this worker would hold items without a slot to run them
+        wanted = _wanted(db, job, times.boot, others + 1)
         if wanted:
-            return _grant(db, times, worker_id, job, others, wanted)
+            return _grant(db, times, worker_id, job, wanted)
     return None
 
 
-def _wanted(db: sqlite3.Connection, job: sqlite3.Row, boot: float, leases: int) -> int:
+def _wanted(db: sqlite3.Connection, job: sqlite3.Row, boot: float, workers: int) -> int:
     # Beyond this many claimable items a lease has its full size anyway, so there is no need to count further.
-    enough = 1_000 * (leases + 1)
+    enough = 2 * MAX_LEASE_ITEMS * workers
     (due,) = db.execute(
         "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE job_no = ? AND due <= ? LIMIT ?)",
         (job["job_no"], boot, enough),
     ).fetchone()
     claimable = job["fresh"] + due
-    return lease_size(claimable, job["concurrency"], leases) if claimable else 0
+    return lease_size(claimable, workers) if claimable else 0
 
 
-def _grant(
-    db: sqlite3.Connection, times: Times, worker_id: str, job: sqlite3.Row, others: Sequence[Share], wanted: int
-) -> Lease:
-    job_no, limit = job["job_no"], job["concurrency"]
+def _grant(db: sqlite3.Connection, times: Times, worker_id: str, job: sqlite3.Row, wanted: int) -> Lease:
+    job_no = job["job_no"]
     fence = next_fence(db)
     items = _take_waiting(db, job_no, fence, times.boot, wanted)
     items += _take_fresh(db, job_no, fence, job["next_seq"], wanted - len(items))
@@ -63,14 +62,11 @@ def _grant(
             "UPDATE jobs SET state = ?1, started_at = coalesce(started_at, ?2), mark_at = ?2 WHERE job_no = ?3",
             (JobState.RUNNING.value, times.now, job_no),
         )
-    shares = [(lease.worker, lease.demand) for lease in others]
-    target = slot_targets(limit, [*shares, (worker_id, len(items))])[-1]
-    slots = grant_slots(limit, 0, target, sum(lease.slots for lease in others))
+    slots, target = shares.enter(db, job_no, worker_id, job["concurrency"], len(items))
     seqs = msgspec.json.encode([item.seq for item in items])
     db.execute(
-        "INSERT INTO leases (fence, job_no, worker, ending, slots, demand, seqs, renewed, expires) "
-        "VALUES (?, ?, ?, 0, ?, ?, ?, ?, ?)",
-        (fence, job_no, worker_id, slots, len(items), seqs, times.boot, times.expires),
+        "INSERT INTO leases (fence, job_no, worker, ending, seqs, renewed, expires) VALUES (?, ?, ?, 0, ?, ?, ?)",
+        (fence, job_no, worker_id, seqs, times.boot, times.expires),
     )
     return Lease(
         fence=fence,

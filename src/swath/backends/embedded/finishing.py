@@ -11,11 +11,12 @@ from typing import Final
 
 import msgspec
 
+from swath.backends.embedded import shares
 from swath.backends.embedded.jobs import Progress
-from swath.backends.embedded.leases import HELD, Times, item_leases
+from swath.backends.embedded.leases import HELD, Times
 from swath.backends.embedded.schema import STATE_CODES
 from swath.domain.attempt import Ended, Finding, HandedBack
-from swath.domain.lease import Directive, Grant, Lease, Report, grant_slots, slot_targets
+from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.domain.transitions import ItemState, check_item
 
 __all__ = ["finish"]
@@ -40,7 +41,7 @@ def finish(
     for back in handed_back:
         if _hand_back(db, times, job_no, lease.fence, back):
             accepted.add(back.seq)
-    return _regrant(db, times, job_no, lease.fence, report, frozenset(accepted))
+    return _regrant(db, times, job_no, lease, report, frozenset(accepted))
 
 
 def _job_of_live_lease(db: sqlite3.Connection, lease: Lease) -> int | None:
@@ -128,30 +129,21 @@ def _hand_back(db: sqlite3.Connection, times: Times, job_no: int, fence: int, ba
 
 
 def _regrant(
-    db: sqlite3.Connection, times: Times, job_no: int, fence: int, report: Report, accepted: frozenset[int]
+    db: sqlite3.Connection, times: Times, job_no: int, lease: Lease, report: Report, accepted: frozenset[int]
 ) -> Grant:
-    """Writes the report and gives the lease its share of the slots as they stand now."""
+    """Writes the report and gives the worker its share of the slots as things stand now."""
     limit, cancelling = db.execute("SELECT concurrency, cancelling FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
-    leases = [
-        lease._replace(demand=report.demand) if lease.fence == fence else lease for lease in item_leases(db, job_no)
-    ]
-    position = [lease.fence for lease in leases].index(fence)
-    target = slot_targets(limit, [(lease.worker, lease.demand) for lease in leases])[position]
-    ceiling = min(report.ceiling, leases[position].slots)  # a worker cannot raise itself
-    slots = grant_slots(limit, ceiling, target, sum(lease.slots for lease in leases if lease.fence != fence))
+    slots, target = shares.regrant(db, job_no, lease.worker_id, limit, report.ceiling, report.demand)
     db.execute(
-        "UPDATE leases SET slots = ?, demand = ?, queued = ?, begun = ?, waiting = ?, running = ?, renewed = ?, "
-        "expires = ? WHERE fence = ?",
+        "UPDATE leases SET queued = ?, begun = ?, waiting = ?, running = ?, renewed = ?, expires = ? WHERE fence = ?",
         (
-            slots,
-            report.demand,
             msgspec.json.encode(report.queued),
             msgspec.json.encode(report.begun),
             len(report.queued),
             len(report.begun),
             times.boot,
             times.expires,
-            fence,
+            lease.fence,
         ),
     )
     directive = Directive.STOP if cancelling else Directive.GO_ON

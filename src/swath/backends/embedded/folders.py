@@ -87,7 +87,7 @@ def read_file(fd: int, path: str) -> bytes:
             return reader.readall()
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR):
-            raise FileNotFoundError(error.errno, "no plain file", path) from error
+            raise FileNotFoundError(errno.ENOENT, "no plain file", path) from error
         raise
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from swath.backends.embedded.jobs import Progress
+from swath.backends.embedded.shares import drop_idle_share
 from swath.domain.lease import Directive, RescuedLease
 
-__all__ = ["HELD", "Share", "Times", "item_leases", "next_fence", "release", "renew", "rescue"]
+__all__ = ["HELD", "Times", "next_fence", "release", "renew", "rescue"]
 
 HELD: Final = "job_no = ? AND seq = ? AND fence = ? AND state = 0"
 
@@ -42,25 +43,6 @@ def next_fence(db: sqlite3.Connection) -> int:
     return int(fence)
 
 
-class Share(NamedTuple):
-    """What a lease with items has of its job's slots."""
-
-    fence: int
-    worker: str
-    slots: int
-    demand: int
-
-
-def item_leases(db: sqlite3.Connection, job_no: int) -> list[Share]:
-    """The leases that hold items of the job, the oldest first."""
-    rows = db.execute(
-        "SELECT fence, worker, slots, demand FROM leases "
-        "WHERE job_no = ? AND ending = 0 AND rescued = 0 ORDER BY fence",
-        (job_no,),
-    )
-    return [Share(*row) for row in rows]
-
-
 def renew(db: sqlite3.Connection, times: Times, worker_id: str, fences: Collection[int]) -> dict[int, Directive]:
     """See LeaseBook.renew."""
     answers = {}
@@ -80,9 +62,11 @@ def renew(db: sqlite3.Connection, times: Times, worker_id: str, fences: Collecti
 
 def release(db: sqlite3.Connection, fence: int) -> None:
     """See LeaseBook.release."""
-    row = db.execute("DELETE FROM leases WHERE fence = ? RETURNING job_no, seqs", (fence,)).fetchone()
+    row = db.execute("DELETE FROM leases WHERE fence = ? RETURNING job_no, worker, seqs", (fence,)).fetchone()
     if row is not None:
-        _return_items(db, row[0], fence, _seqs_decoder.decode(row[1]), frozenset())
+        job_no, worker, seqs = row
+        _return_items(db, job_no, fence, _seqs_decoder.decode(seqs), frozenset())
+        drop_idle_share(db, job_no, worker)
 
 
 def rescue(db: sqlite3.Connection, times: Times, worker_id: str, is_dead: Callable[[str], bool]) -> list[RescuedLease]:
@@ -96,10 +80,11 @@ def rescue(db: sqlite3.Connection, times: Times, worker_id: str, is_dead: Callab
         held = _seqs_decoder.decode(seqs)
         returned = _return_items(db, job_no, fence, held, frozenset(_seqs_decoder.decode(begun)))
         db.execute(
-            "UPDATE leases SET rescued = 1, worker = ?, slots = 0, demand = 0, queued = '[]', begun = '[]', "
-            "waiting = 0, running = 0, renewed = ?, expires = ? WHERE fence = ?",
+            "UPDATE leases SET rescued = 1, worker = ?, queued = '[]', begun = '[]', waiting = 0, running = 0, "
+            "renewed = ?, expires = ? WHERE fence = ?",
             (worker_id, times.boot, times.expires, fence),
         )
+        drop_idle_share(db, job_no, worker)
         (job_id,) = db.execute("SELECT job_id FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
         rescued.append(
             RescuedLease(

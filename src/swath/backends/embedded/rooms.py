@@ -22,6 +22,7 @@ from swath.ports.result_storage import StagedItem
 __all__ = ["LEASES", "Rooms"]
 
 LEASES = ".leases"
+_GONE = ".gone-"
 
 
 class Rooms:
@@ -101,13 +102,20 @@ class Rooms:
         clear(room, aside)
 
     def settle(self, job: int, fence: int, winners: Collection[str]) -> None:
-        """Publishes the winners and removes the room, whoever may still write into it."""
+        """Publishes the winners and removes the room, whoever may still write into it.
+
+        The room loses its name first, or a writer that does not know yet could fill it as fast as it is emptied.
+        """
         self.publish(job, fence, winners)
         with suppress(FileNotFoundError), opened(enter(job, LEASES)) as leases:
-            clear(leases, str(fence))
+            clear(leases, f"{_GONE}{fence}")  # of a settlement that died here
+            with suppress(FileNotFoundError):
+                os.rename(str(fence), f"{_GONE}{fence}", src_dir_fd=leases, dst_dir_fd=leases)
+            clear(leases, f"{_GONE}{fence}")
 
     def fences(self, job: int) -> list[int]:
-        """The fences that have a room."""
+        """The fences that have a room, or something left of it."""
         with suppress(FileNotFoundError), opened(enter(job, LEASES)) as leases:
-            return sorted(int(name) for name in names(leases) if name.isdecimal())
+            numbers = {name.removeprefix(_GONE) for name in names(leases)}
+            return sorted(int(number) for number in numbers if number.isdecimal())
         return []

@@ -92,8 +92,6 @@ CREATE TABLE IF NOT EXISTS leases (
     worker  TEXT NOT NULL,
     ending  INTEGER NOT NULL,                -- 1: the right to end the job, no items
     rescued INTEGER NOT NULL DEFAULT 0,      -- 1: taken from its worker, being cleaned up by `worker`
-    slots   INTEGER NOT NULL DEFAULT 0,
-    demand  INTEGER NOT NULL DEFAULT 0,
     queued  BLOB NOT NULL DEFAULT '[]',
     begun   BLOB NOT NULL DEFAULT '[]',
     running INTEGER NOT NULL DEFAULT 0,      -- of `begun`, so that a status needs no JSON
@@ -103,4 +101,9 @@ CREATE TABLE IF NOT EXISTS leases (
     expires REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS leases_of_job ON leases (job_no);
+
+CREATE TABLE IF NOT EXISTS shares (          -- of a worker in a job's concurrency, while it has leases there
+    job_no INTEGER NOT NULL, worker TEXT NOT NULL, slots INTEGER NOT NULL, demand INTEGER NOT NULL,
+    PRIMARY KEY (job_no, worker)
+) WITHOUT ROWID;
 """

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from swath.backends.memory.records import StoredItem, StoredJob, StoredLease
+from swath.backends.memory.records import StoredItem, StoredJob, StoredLease, StoredShare
 from swath.backends.memory.shelves import Shelves
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.lease import (
@@ -39,12 +39,12 @@ class MemoryLeases:
                 name = job.order.job_id
                 if name in without or job_id not in (None, name):
                     continue
-                others = self._item_leases(name)
-                if sum(lease.demand > 0 for lease in others) >= job.limit:
-                    continue
+                others = sum(share.demand > 0 for worker, share in job.shares.items() if worker != worker_id)
+                if others >= job.limit:
+                    continue  # this worker would hold items without a slot to run them
                 items = job.claimable(self._shelves.clock.boot())
                 if items:
-                    return self._lease(worker_id, job, items[: lease_size(len(items), job.limit, len(others))])
+                    return self._lease(worker_id, job, items[: lease_size(len(items), others + 1)])
             return None
 
     def _by_urgency(self) -> list[StoredJob]:
@@ -55,9 +55,6 @@ class MemoryLeases:
         ]
         return sorted(open_jobs, key=lambda job: (-job.order.priority, len(job.items)))  # stable: age decides the rest
 
-    def _item_leases(self, job_id: str) -> list[StoredLease]:
-        return [lease for lease in self._shelves.leases_of(job_id) if not lease.ending and not lease.rescued]
-
     def _lease(self, worker_id: str, job: StoredJob, items: Sequence[StoredItem]) -> Lease:
         if job.state is JobState.PENDING:
             check_job(job.state, JobState.RUNNING)
@@ -67,25 +64,43 @@ class MemoryLeases:
         lease.seqs = tuple(stored.item.seq for stored in items)
         for stored in items:
             stored.fence, stored.due = lease.fence, 0.0
-        lease.demand = len(items)
-        target = self._grant(job, lease, ceiling=0)
+        slots, target = self._enter(job, worker_id, len(items))
         return Lease(
             fence=lease.fence,
             job=job.order,
             worker_id=worker_id,
             items=tuple(stored.leased() for stored in items),
-            slots=lease.slots,
+            slots=slots,
             target=target,
             lease_seconds=self._shelves.lease_seconds,
         )
 
-    def _grant(self, job: StoredJob, lease: StoredLease, ceiling: int) -> int:
-        """Gives the lease its share of the slots as they stand now; answers with the target."""
-        leases = self._item_leases(job.order.job_id)
-        target = fair_share(job.limit, [other.demand for other in leases])[leases.index(lease)]
-        slots_of_others = sum(other.slots for other in leases if other is not lease)
-        lease.slots = grant_slots(job.limit, ceiling, target, slots_of_others)
-        return target
+    def _enter(self, job: StoredJob, worker_id: str, items: int) -> tuple[int, int]:
+        """Gives a worker with a new lease its first slots; one that has some already keeps them and only wants more."""
+        if worker_id not in job.shares:
+            job.shares[worker_id] = StoredShare(demand=items)
+            return self._grant(job, worker_id, ceiling=0)
+        share = job.shares[worker_id]
+        share.demand += items
+        return share.slots, self._target(job, worker_id)
+
+    def _grant(self, job: StoredJob, worker_id: str, ceiling: int) -> tuple[int, int]:
+        """Gives a worker its share of the slots as things stand now; answers with slots and target."""
+        target = self._target(job, worker_id)
+        slots_of_others = sum(share.slots for worker, share in job.shares.items() if worker != worker_id)
+        slots = grant_slots(job.limit, ceiling, target, slots_of_others)
+        job.shares[worker_id].slots = slots
+        return slots, target
+
+    def _target(self, job: StoredJob, worker_id: str) -> int:
+        workers = sorted(job.shares)
+        return fair_share(job.limit, [job.shares[worker].demand for worker in workers])[workers.index(worker_id)]
+
+    def _drop_idle_share(self, job: StoredJob, worker_id: str) -> None:
+        """Frees the slots of a worker that has no lease of the job any more."""
+        leases = self._shelves.leases_of(job.order.job_id)
+        if not any(x.worker_id == worker_id and not x.ending and not x.rescued for x in leases):
+            job.shares.pop(worker_id, None)
 
     async def finish(
         self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
@@ -98,12 +113,13 @@ class MemoryLeases:
             _check(ended)
             accepted = self._end_items(job, stored, ended) | self._take_back(job, stored, handed_back)
             job.mark(self._shelves.clock.boot())
-            ceiling = min(report.ceiling, stored.slots)  # a worker cannot raise itself
-            stored.demand, stored.queued, stored.begun = report.demand, report.queued, report.begun
-            target = self._grant(job, stored, ceiling)
+            stored.queued, stored.begun = report.queued, report.begun
+            share = job.shares[stored.worker_id]
+            share.demand = report.demand
+            slots, target = self._grant(job, stored.worker_id, min(report.ceiling, share.slots))  # none raises itself
             self._shelves.extend(stored)
             directive = Directive.STOP if job.cancelling else Directive.GO_ON
-            return Grant(directive=directive, slots=stored.slots, target=target, accepted=accepted)
+            return Grant(directive=directive, slots=slots, target=target, accepted=accepted)
 
     def _held(self, job: StoredJob, lease: StoredLease, seq: int) -> StoredItem | None:
         stored = job.items.get(seq)
@@ -146,6 +162,7 @@ class MemoryLeases:
             lease = self._shelves.leases.pop(lease_fence, None)
             if lease is not None:
                 self._return_items(lease, blamed=())
+                self._drop_idle_share(self._shelves.job(lease.job_id), lease.worker_id)
 
     def _return_items(self, lease: StoredLease, blamed: Collection[int]) -> int:
         """Makes the unfinished items of a lease claimable at once; those blamed count a crash of their worker."""
@@ -164,8 +181,8 @@ class MemoryLeases:
         return lease.expires_at <= self._shelves.clock.boot() or lease.worker_id in self._shelves.dead
 
     def _rescue(self, worker_id: str, lease: StoredLease) -> RescuedLease:
-        items = self._shelves.job(lease.job_id).items
-        mine = [items[seq] for seq in lease.seqs if items[seq].fence == lease.fence]
+        job = self._shelves.job(lease.job_id)
+        mine = [job.items[seq] for seq in lease.seqs if job.items[seq].fence == lease.fence]
         rescued = RescuedLease(
             fence=lease.fence,
             job_id=lease.job_id,
@@ -174,9 +191,9 @@ class MemoryLeases:
             returned=self._return_items(lease, blamed=lease.begun),
             silent_seconds=self._shelves.clock.boot() - lease.heard_at,
         )
-        lease.rescued, lease.worker_id = True, worker_id
-        lease.slots, lease.demand, lease.queued, lease.begun = 0, 0, (), ()
+        lease.rescued, lease.worker_id, lease.queued, lease.begun = True, worker_id, (), ()
         self._shelves.extend(lease)
+        self._drop_idle_share(job, rescued.worker_id)
         return rescued
 
 

@@ -13,7 +13,7 @@ from swath.domain.lease import LeasedItem
 from swath.domain.transitions import ItemState, JobState
 from swath.ports.job_store import Batch, Loaded
 
-__all__ = ["StoredItem", "StoredJob", "StoredLease"]
+__all__ = ["StoredItem", "StoredJob", "StoredLease", "StoredShare"]
 
 PACE_SECONDS = 5.0
 
@@ -52,11 +52,17 @@ class StoredLease:
     heard_at: float
     expires_at: float
     seqs: tuple[int, ...] = ()
-    slots: int = 0
-    demand: int = 0
     queued: tuple[int, ...] = ()
     begun: tuple[int, ...] = ()
     rescued: bool = False
+
+
+@dataclass(slots=True)
+class StoredShare:
+    """What a worker with leases of a job has of its concurrency: its ceiling, and how many items it could run."""
+
+    slots: int = 0
+    demand: int = 0
 
 
 @dataclass(slots=True)
@@ -66,6 +72,7 @@ class StoredJob:
     order: Job
     state: JobState = JobState.LOADING
     cancelling: bool = False
+    shares: dict[str, StoredShare] = field(default_factory=dict)  # by worker
     items: dict[int, StoredItem] = field(default_factory=dict)
     seqs: dict[str, int] = field(default_factory=dict)
     batches: list[tuple[Batch, Loaded]] = field(default_factory=list)

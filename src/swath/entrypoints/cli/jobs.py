@@ -120,10 +120,12 @@ def _report_json(report: VerifyReport) -> dict[str, Any]:
 
 def _print_report(job_id: str, report: VerifyReport) -> None:
     if report.ok:
-        click.echo(f"job {job_id} verifies: {report.summary}")
+        checked = f"{report.counts.total:,} items and {report.artifacts:,} artifacts ({report.bytes:,} bytes) agree"
+        click.echo(f"job {job_id} verifies: {checked}{'' if report.finished else '; it has not ended'}")
         return
     for problem in report.problems[:MOST_PROBLEMS]:
-        click.echo(f"{problem.code}: {problem.message}")
-    if len(report.problems) > MOST_PROBLEMS:
-        click.echo(f"… and {len(report.problems) - MOST_PROBLEMS:,} more")
-    click.echo(f"job {job_id} does not verify: {len(report.problems):,} problems", err=True)
+        click.echo(f"{problem.code}: {problem.where}: {problem.message}")
+    found = sum(report.found.values())
+    if found > MOST_PROBLEMS:
+        click.echo(f"… and {found - MOST_PROBLEMS:,} more")
+    click.echo(f"job {job_id} does not verify: {found:,} problems", err=True)

@@ -26,7 +26,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in header:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == header[0])
     for row in rows:
         table.add_row(*(_plain(cell) for cell in row))
     Console(file=sys.stdout, highlight=False).print(table)

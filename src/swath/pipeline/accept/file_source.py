@@ -15,7 +15,7 @@ from typing import IO, Final
 from swath.domain.errors import BadInput
 from swath.pipeline.accept.csv_rows import CsvRows
 from swath.pipeline.accept.json_rows import json_array_rows, json_lines_rows
-from swath.pipeline.accept.raw_bytes import chunks_of, open_bytes, unpacked
+from swath.pipeline.accept.raw_bytes import STDIN, chunks_of, open_bytes, unpacked
 from swath.pipeline.accept.rows import OpenedRows
 from swath.pipeline.accept.text import Lines, text_blocks
 
@@ -50,15 +50,16 @@ class FileSource:
         delimiter: str | None = None,
         stdin: IO[bytes] | None = None,
     ) -> None:
-        self.name = str(path)
-        self._format = form or _by_suffix(self.name)
-        self._delimiter = delimiter or ("\t" if _suffix(self.name) == ".tsv" else None)
+        self._path = str(path)
+        self.name = "stdin" if self._path == STDIN else self._path
+        self._format = form or _by_suffix(self._path)
+        self._delimiter = delimiter or ("\t" if _suffix(self._path) == ".tsv" else None)
         self._stdin = stdin
 
     @contextmanager
     def open(self) -> Iterator[OpenedRows]:
         """See RowSource."""
-        with open_bytes(self.name, self._stdin) as file:
+        with open_bytes(self._path, self._stdin) as file:
             blocks = text_blocks(self.name, unpacked(self.name, chunks_of(self.name, file)))
             head = next(blocks, "")
             yield self._rows(head, chain((head,), blocks) if head else blocks)

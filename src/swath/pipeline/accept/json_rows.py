@@ -202,10 +202,12 @@ class _Window:
             return refused, _LENIENT.raw_decode(self._text, self.position)[1]
 
     def _broken(self, error: json.JSONDecodeError) -> BadInput:
-        unfinished = error.msg.startswith("Unterminated") or error.pos >= len(self._text.rstrip()) - 8
-        if unfinished and not self._ended:
-            return self.wrong(f"this element {_TOO_LONG}")
-        if unfinished and error.pos >= len(self._text.rstrip()):
-            return self.wrong("this element is not finished; the file was cut off")
+        # A little before the end counts as the end: an escape or a literal may have been cut.
+        at_the_end = error.msg.startswith("Unterminated") or error.pos >= len(self._text.rstrip()) - 8 * (
+            not self._ended
+        )
+        if at_the_end:
+            cut_off = "is not finished; the file was cut off"
+            return self.wrong(f"this element {cut_off if self._ended else _TOO_LONG}")
         self._go_to(error.pos)
         return self.wrong(f"is not valid JSON: {error.msg}")

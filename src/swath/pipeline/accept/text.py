@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from swath.domain.errors import BadInput
-from swath.pipeline.accept.raw_bytes import STDIN
 from swath.pipeline.accept.rows import ROW_LIMIT_CHARS
 
 __all__ = ["Lines", "text_blocks"]
@@ -49,7 +48,8 @@ def text_blocks(name: str, chunks: Iterator[bytes]) -> Iterator[str]:
         if text:
             yield text
     if decoder.getstate()[0]:
-        raise BadInput(f"{name}: line {lines_before + 1}: ends in the middle of a character; the file was cut off")
+        found = f"line {lines_before + 1}: ends in the middle of a UTF-8 character"
+        raise BadInput(f"{name}: {found}; it was cut off, or it is latin-1: {_conversion(name, 'LATIN1')}")
 
 
 def _line_ends(data: bytes) -> int:
@@ -86,7 +86,7 @@ def _looks_like_utf16(chunk: bytes) -> bool:
 
 
 def _conversion(name: str, encoding: str) -> str:
-    if name == STDIN:
+    if name == "stdin":
         return f"convert it on the way in: … | iconv -f {encoding} -t UTF-8 | …"
     file = shlex.quote(name)
     if name.endswith(".gz"):

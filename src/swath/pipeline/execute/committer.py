@@ -37,9 +37,16 @@ class Committer:
     """Runs beside one LeaseRunner until the lease is empty or lost."""
 
     def __init__(
-        self, runner: LeaseRunner, book: LeaseBook, storage: ResultStorage, clock: Clock, report_seconds: float
+        self,
+        runner: LeaseRunner,
+        book: LeaseBook,
+        storage: ResultStorage,
+        clock: Clock,
+        demand: Callable[[], int],
+        report_seconds: float,
     ) -> None:
         self._runner = runner
+        self._demand = demand
         self._book = book
         self._storage = storage
         self._clock = clock
@@ -53,7 +60,8 @@ class Committer:
             await self._patiently(lambda: self._storage.open_lease(lease.job.job_id, lease.fence))
             runner.start_ready()
             while not runner.lost and not (runner.drained and not runner.outbox):
-                patience = HUNGRY_SECONDS if runner.hungry else self._report_seconds
+                hungry = runner.ready and runner.slots.owed
+                patience = HUNGRY_SECONDS if hungry else self._report_seconds
                 group = await runner.outbox.group(patience)
                 if not runner.lost:
                     await self._commit(group)
@@ -66,17 +74,24 @@ class Committer:
         await self._patiently(lambda: self._book.release(lease.fence))
 
     async def _commit(self, group: list[Outcome]) -> None:
-        lease = self._runner.lease
         ended = await self._store_files([outcome for outcome in group if isinstance(outcome.end, Ended)])
         back = [outcome.end for outcome in group if isinstance(outcome.end, HandedBack)]
         reach("before_state_commit")
-        sent_at = self._clock.boot()
-        grant = await self._patiently(lambda: self._book.finish(lease, ended, back, self._runner.report()))
+        async with self._runner.slots.turn:
+            grant = await self._patiently(lambda: self._finish(ended, back))
+            if grant.directive is not Directive.LOST:
+                self._runner.slots.apply(grant)
         reach("after_state_commit")
+        self._runner.obey(grant.directive)
+        self._runner.start_ready()
         if grant.directive is not Directive.LOST:
-            self._runner.deadline = sent_at + lease.lease_seconds
             await self._publish(group, grant)
-        self._runner.apply(grant)
+
+    async def _finish(self, ended: list[Ended], back: list[HandedBack]) -> Grant:
+        runner, sent_at = self._runner, self._clock.boot()
+        grant = await self._book.finish(runner.lease, ended, back, runner.report(self._demand()))
+        runner.deadline = sent_at + runner.lease.lease_seconds
+        return grant
 
     async def _store_files(self, outcomes: list[Outcome]) -> list[Ended]:
         """Stages the files of a group; each end then names its artifacts."""

@@ -13,11 +13,12 @@ from collections.abc import Callable
 
 from swath.domain.attempt import Attempt, Ended, HandedBack, Tries
 from swath.domain.errors import LeaseLost
-from swath.domain.lease import Directive, Grant, Lease, LeasedItem, Report
+from swath.domain.lease import Directive, Lease, LeasedItem, Report
 from swath.domain.retry import RetryIn, decide
 from swath.domain.transitions import ItemState
 from swath.pipeline.execute.attempt import Bench, Tried, attempt
 from swath.pipeline.execute.outbox import Outbox, Outcome
+from swath.pipeline.execute.slots import JobSlots
 
 __all__ = ["LeaseRunner", "Work"]
 
@@ -39,21 +40,19 @@ class LeaseRunner:
     """Starts items while there are slots; every end goes to the outbox. `on_change` tells the worker to look again."""
 
     def __init__(
-        self, lease: Lease, bench: Bench, deadline: float, room: Callable[[], int], on_change: Callable[[], None]
+        self, lease: Lease, bench: Bench, deadline: float, slots: JobSlots, on_change: Callable[[], None]
     ) -> None:
         self.lease = lease
+        self.slots = slots
         self.outbox = Outbox()
         self.deadline = deadline
         self.lost = False
         self._bench = bench
-        self._room = room
         self._on_change = on_change
         self._ready = deque(Work(item) for item in lease.items)
         self._running: dict[int, asyncio.Task[None]] = {}
         self._begun: set[int] = set()
         self._waiting: dict[int, tuple[Work, float, asyncio.Task[None]]] = {}
-        self._ceiling = lease.slots
-        self._target = lease.target
         self._stopping = False
 
     # -- what the worker and the committer see -------------------------------------------------------------------------
@@ -69,40 +68,25 @@ class LeaseRunner:
         return len(self._running)
 
     @property
-    def full(self) -> bool:
-        """Whether it can start nothing now: no item is ready, or no slot is free."""
-        return not self._ready or len(self._running) >= self._ceiling
-
-    @property
-    def hungry(self) -> bool:
-        """Whether the store owes this lease slots that it could use now."""
-        return bool(self._ready) and self._ceiling < self._target
-
-    @property
     def drained(self) -> bool:
         """Whether no item is left in this worker's hands, written outcomes apart."""
         return not (self._ready or self._running or self._waiting)
 
-    def report(self) -> Report:
-        """What the next commit says of this lease. Its ceiling binds us until the answer comes."""
-        ready = 0 if self._stopping else min(len(self._ready), max(0, self._room()))
+    def report(self, demand: int) -> Report:
+        """What the next commit says; `demand` is that of all our leases of the job."""
         return Report(
-            ceiling=self._ceiling,
-            demand=len(self._running) + ready,
+            ceiling=self.slots.ceiling,
+            demand=demand,
             queued=tuple(seq for seq in self._running if seq not in self._begun),
             begun=tuple(self._begun),
         )
 
-    def apply(self, grant: Grant) -> None:
-        """Takes the store's answer: more slots at once, fewer as items end."""
-        if grant.directive is Directive.LOST:
+    def obey(self, directive: Directive) -> None:
+        """Does what the store says of this lease."""
+        if directive is Directive.LOST:
             self.abandon()
-            return
-        self._ceiling, self._target = grant.slots, grant.target
-        self._shrink()
-        if grant.directive is Directive.STOP:
+        elif directive is Directive.STOP:
             self.stop()
-        self.start_ready()
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -110,13 +94,13 @@ class LeaseRunner:
         """Fills the free slots."""
         while (
             self._ready
-            and len(self._running) < self._ceiling
+            and self.slots.free > 0
             and not self._stopping
-            and self._room() > 0
             and not self.outbox.crowded
             and self._bench.clock.boot() < self.deadline
         ):
             work = self._ready.popleft()
+            self.slots.take()
             self._running[work.item.seq] = asyncio.create_task(self._run(work))
 
     async def _run(self, work: Work) -> None:
@@ -129,7 +113,7 @@ class LeaseRunner:
         finally:
             del self._running[seq]
             self._begun.discard(seq)
-            self._shrink()
+            self.slots.give()
             if not self.lost:
                 self._go_on(work, tried)
         self.start_ready()
@@ -149,10 +133,6 @@ class LeaseRunner:
         if self.lost or self._bench.clock.boot() >= self.deadline:
             raise LeaseLost(f"lease {self.lease.fence} is over")
         self._begun.add(seq)
-
-    def _shrink(self) -> None:
-        if self._target < self._ceiling:
-            self._ceiling = max(self._target, len(self._running))
 
     def _take(self, work: Work, tried: Tried) -> None:
         """Decides what an attempt means: the end of the item, or another try."""

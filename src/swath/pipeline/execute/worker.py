@@ -21,6 +21,7 @@ from swath.pipeline.execute.attempt import Bench
 from swath.pipeline.execute.committer import Committer
 from swath.pipeline.execute.heartbeat import Heartbeat
 from swath.pipeline.execute.runner import LeaseRunner
+from swath.pipeline.execute.slots import JobSlots
 from swath.pipeline.finish.ending import Finisher
 from swath.ports.clock import Clock
 from swath.ports.lease_book import LeaseBook
@@ -66,6 +67,7 @@ class Worker:
         self._parts = parts
         self._options = options
         self._runners: dict[int, LeaseRunner] = {}
+        self._slots: dict[str, JobSlots] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._cannot_run: set[str] = set()
@@ -98,7 +100,7 @@ class Worker:
         while not stop.is_set():
             self._changed.clear()
             for runner in list(self._runners.values()):
-                runner.start_ready()  # another lease may have made room
+                runner.start_ready()  # another lease may have left slots free
             asked_at = self._parts.clock.boot()
             lease = await self._claim() if self._wants_more() else None
             if lease is not None:
@@ -110,16 +112,18 @@ class Worker:
 
     def _wants_more(self) -> bool:
         """The next lease is claimed while the last items of the present ones still run."""
-        if self._room() <= 0 or len(self._tasks) >= self._options.max_leases:
+        if len(self._tasks) >= self._options.max_leases:
             return False
-        return all(runner.full for runner in self._runners.values())
+        return sum(slots.running for slots in self._slots.values()) < self._options.max_items
 
-    def _room(self) -> int:
-        return self._options.max_items - sum(runner.running for runner in self._runners.values())
+    def _demand(self, job_id: str) -> int:
+        """Items of the job that could run here now."""
+        runners = [runner for runner in self._runners.values() if runner.lease.job.job_id == job_id]
+        return sum(runner.running + runner.ready for runner in runners)
 
     async def _claim(self) -> Lease | None:
         options = self._options
-        # A job of which items are ready here has no use for another lease, only for more slots.
+        # A job of which items are ready here needs more slots, not another lease.
         enough = {runner.lease.job.job_id for runner in self._runners.values() if runner.ready}
         try:
             lease = await self._parts.book.claim(options.worker_id, options.job_id, self._cannot_run | enough)
@@ -150,12 +154,25 @@ class Worker:
             await parts.book.release(lease.fence)
             return
         bench = Bench(lease.job, scraper, parts.transport, parts.clock, self._options.worker_id)
-        runner = LeaseRunner(lease, bench, deadline, self._room, self._changed.set)
+        job_id = lease.job.job_id
+        slots = self._slots.setdefault(job_id, JobSlots(lease.slots, lease.target))
+        slots.leases += 1
+        runner = LeaseRunner(lease, bench, deadline, slots, self._changed.set)
         self._runners[lease.fence] = runner
         try:
-            await Committer(runner, parts.book, parts.storage, parts.clock, self._options.report_seconds).run()
+            await Committer(
+                runner,
+                parts.book,
+                parts.storage,
+                parts.clock,
+                lambda: self._demand(job_id),
+                self._options.report_seconds,
+            ).run()
         finally:
             del self._runners[lease.fence]
+            slots.leases -= 1
+            if not slots.leases:
+                del self._slots[job_id]
             self._changed.set()
 
     # -- keeping -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import msgspec
 from swath.domain.errors import LeaseLost, SwathError, Unbalanced
 from swath.domain.job import JobStatus, final_state
 from swath.domain.lease import Directive, Lease
-from swath.domain.manifest import ManifestPart, Tally
+from swath.domain.manifest import PART_ITEMS, ManifestPart, Tally
 from swath.observe.crash_points import reach
 from swath.pipeline.finish.manifests import LISTS, METADATA_KEY, ManifestWriter, Parts, metadata_document, metadata_of
 from swath.ports.clock import Clock
@@ -31,12 +31,22 @@ _READ_ITEMS: Final = 1_000
 class Finisher:
     """A service: `run_once` ends at most one job. After an error let some time pass before the next call."""
 
-    def __init__(self, store: JobStore, book: LeaseBook, storage: ResultStorage, clock: Clock, worker_id: str) -> None:
+    def __init__(
+        self,
+        store: JobStore,
+        book: LeaseBook,
+        storage: ResultStorage,
+        clock: Clock,
+        worker_id: str,
+        *,
+        part_items: int = PART_ITEMS,
+    ) -> None:
         self._store = store
         self._book = book
         self._storage = storage
         self._clock = clock
         self._worker_id = worker_id
+        self._part_items = part_items
 
     async def run_once(self) -> JobStatus | None:
         """Ends one job and answers with it; None when there is none to end, or another finisher has taken it over.
@@ -73,7 +83,7 @@ class Finisher:
         return ended
 
     async def _write_manifests(self, lease: Lease, hold: _Hold) -> tuple[Tally, dict[str, tuple[ManifestPart, ...]]]:
-        writer = ManifestWriter(lease.job, self._storage)
+        writer = ManifestWriter(lease.job, self._storage, self._part_items)
         after = 0
         while records := await self._store.items(lease.job.job_id, after, _READ_ITEMS):
             await hold.keep()

@@ -149,8 +149,10 @@ class ManifestWriter:
         return {name: tuple(parts) for name, parts in self._parts.items()}
 
     def _take(self, name: str, documents: dict[str, bytes], new_parts: dict[str, tuple[str, int]]) -> None:
-        if (taken := self._lists[name].take()) is not None:
-            key, documents[taken[0]], items = taken
+        taken = self._lists[name].take()
+        if taken is not None:
+            key, document, items = taken
+            documents[key] = document
             new_parts[key] = name, items
 
     async def _write(self, documents: Mapping[str, bytes], new_parts: Mapping[str, tuple[str, int]]) -> None:

@@ -190,7 +190,10 @@ class JobStoreContract(LoadContract):  # three deep with the back end's class; t
             state=ItemState.FAILED,
             failure=failed(1).failure,
             reason="why",
-            attempts=(Attempt(1.0, 2.5, "worker", failed(1).failure, bytes=10, requests=2), Attempt(3.0, 4.0, "worker")),
+            attempts=(
+                Attempt(1.0, 2.5, "worker", failed(1).failure, bytes=10, requests=2),
+                Attempt(3.0, 4.0, "worker"),
+            ),
             artifacts=(Artifact("items/1/data.json", 3, "abc"),),
             tries=Tries(2, 1, 0),
             scraper_version="7",
@@ -227,5 +230,5 @@ class JobStoreContract(LoadContract):  # three deep with the back end's class; t
 
     async def test_a_closed_store_refuses_calls(self, store: Store) -> None:
         await store.close()
-        with pytest.raises(Exception, match=r"."):  # noqa: B017, PT011 which error is the back end's own affair
+        with pytest.raises(Exception, match=r"."):  # which error is the back end's own affair
             await store.submit(order())

@@ -1,4 +1,4 @@
-"""What JobStore promises of loading: whole batches, in order, repeatable, and closed once. A part of JobStoreContract."""
+"""What JobStore promises of loading: whole batches, in order, repeatable, and closed once. Part of JobStoreContract."""
 
 from __future__ import annotations
 

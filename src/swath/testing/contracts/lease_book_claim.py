@@ -1,4 +1,4 @@
-"""What LeaseBook promises of `claim`: the right items of the right job, each to one lease. A part of LeaseBookContract."""
+"""What LeaseBook promises of `claim`: the right items of the right job, each to one lease. See LeaseBookContract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What LeaseBook promises of the end of a job: one holder, nothing left, once. A part of LeaseBookContract."""
+"""What LeaseBook promises of the end of a job: one holder, nothing left, once. Part of LeaseBookContract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What LeaseBook promises of holding on and letting go: `renew`, `release` and `rescue`. A part of LeaseBookContract."""
+"""What LeaseBook promises of holding on and letting go: `renew`, `release` and `rescue`. Part of LeaseBookContract."""
 
 from __future__ import annotations
 

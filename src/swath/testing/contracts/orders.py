@@ -98,7 +98,9 @@ async def finished(
 
 async def finish_all(store: Store, lease: Lease) -> Grant:
     """Ends every item of the lease well, and the lease itself."""
-    grant = await finished(store, lease, [success(item.seq) for item in lease.items], report=Report(ceiling=0, demand=0))
+    grant = await finished(
+        store, lease, [success(item.seq) for item in lease.items], report=Report(ceiling=0, demand=0)
+    )
     await store.release(lease.fence)
     return grant
 

@@ -1,4 +1,4 @@
-"""The contract of the ResultStorage port, sentence by sentence. A test class inherits it and gives the fixture `storage`."""
+"""The contract of the ResultStorage port, sentence by sentence; needs the fixture `storage`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,72 @@
+"""Slots: how the concurrency of a job is shared by the workers that have leases of it. Runs inside a transaction.
+
+The sum over `shares` of a job never exceeds its limit; see domain/lease.py for how it gets from worker to worker.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from swath.domain.lease import fair_share, grant_slots
+
+__all__ = ["Slots", "busy_others", "drop_idle_share", "enter", "regrant"]
+
+
+class Slots(NamedTuple):
+    """A worker's ceiling on a job, and its fair share."""
+
+    slots: int
+    target: int
+
+
+def busy_others(db: sqlite3.Connection, job_no: int, worker: str) -> int:
+    """How many other workers could use slots of the job now."""
+    (others,) = db.execute(
+        "SELECT count(*) FROM shares WHERE job_no = ? AND worker <> ? AND demand > 0", (job_no, worker)
+    ).fetchone()
+    return int(others)
+
+
+def enter(db: sqlite3.Connection, job_no: int, worker: str, limit: int, items: int) -> Slots:
+    """Gives a worker with a new lease its first slots; one that has some already keeps them and only wants more."""
+    known = db.execute(
+        "UPDATE shares SET demand = demand + ? WHERE job_no = ? AND worker = ? RETURNING slots", (items, job_no, worker)
+    ).fetchone()
+    if known is not None:
+        return Slots(known[0], _target(db, job_no, worker, limit))
+    db.execute("INSERT INTO shares VALUES (?, ?, 0, ?)", (job_no, worker, items))
+    return _give(db, job_no, worker, limit, 0)
+
+
+def regrant(db: sqlite3.Connection, job_no: int, worker: str, limit: int, ceiling: int, demand: int) -> Slots:
+    """Takes a worker's report and gives it its share as things stand now."""
+    (before,) = db.execute(
+        "UPDATE shares SET demand = ? WHERE job_no = ? AND worker = ? RETURNING slots", (demand, job_no, worker)
+    ).fetchone()
+    return _give(db, job_no, worker, limit, min(ceiling, before))  # a worker cannot raise itself
+
+
+def _give(db: sqlite3.Connection, job_no: int, worker: str, limit: int, ceiling: int) -> Slots:
+    target = _target(db, job_no, worker, limit)
+    (others,) = db.execute(
+        "SELECT coalesce(sum(slots), 0) FROM shares WHERE job_no = ? AND worker <> ?", (job_no, worker)
+    ).fetchone()
+    slots = grant_slots(limit, ceiling, target, others)
+    db.execute("UPDATE shares SET slots = ? WHERE job_no = ? AND worker = ?", (slots, job_no, worker))
+    return Slots(slots, target)
+
+
+def _target(db: sqlite3.Connection, job_no: int, worker: str, limit: int) -> int:
+    rows = db.execute("SELECT worker, demand FROM shares WHERE job_no = ? ORDER BY worker", (job_no,)).fetchall()
+    shares = fair_share(limit, [demand for _, demand in rows])
+    return shares[[other for other, _ in rows].index(worker)]
+
+
+def drop_idle_share(db: sqlite3.Connection, job_no: int, worker: str) -> None:
+    """Frees the slots of a worker that has no lease of the job any more."""
+    db.execute(
+        "DELETE FROM shares WHERE job_no = ?1 AND worker = ?2 AND NOT EXISTS (SELECT 1 FROM leases "
+        "WHERE job_no = ?1 AND worker = ?2 AND ending = 0 AND rescued = 0)",
+        (job_no, worker),
+    )

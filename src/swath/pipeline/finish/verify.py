@@ -1,0 +1,187 @@
+"""Verification: whether store rows, counters, manifests and artifacts of a job still agree, file by file.
+
+Before: the job has ended (or not yet: then what can be checked is). After: a report for people and programs. It reads
+only; what a crash left unpublished is put right by the recovery of leases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from swath.domain.item import ItemRecord
+from swath.domain.job import JobStatus
+from swath.domain.manifest import JobMetadata, Tally
+from swath.domain.result import Artifact
+from swath.pipeline.finish.files import FileCheck, find_strays
+from swath.pipeline.finish.lists import ListCheck
+from swath.pipeline.finish.manifests import LISTS, METADATA_KEY, Parts, item_key, line_of, lists_of, metadata_of
+from swath.pipeline.finish.report import Findings, Problem, ProblemCode, VerifyReport
+from swath.ports.job_store import JobStore
+from swath.ports.result_storage import ResultStorage
+
+__all__ = ["Problem", "ProblemCode", "StorageWithRooms", "VerifyReport", "verify"]
+
+_READ_ITEMS: Final = 1_000
+_DERIVED: Final = {"pending", "queued", "in_progress"}  # how far a lease is; no counter stands behind them
+
+
+class StorageWithRooms(ResultStorage, Protocol):
+    """Result storage that can also say what is left staged."""
+
+    async def open_leases(self, job_id: str) -> list[int]:
+        """The fences whose rooms were opened and not settled."""
+        ...
+
+
+async def verify(store: JobStore, storage: StorageWithRooms, job_id: str) -> VerifyReport:
+    """Checks one job in bounded memory. Raises UnknownName when there is no such job."""
+    status = await store.status(job_id)
+    check = _Verification(status, store, storage)
+    if status.state.terminal:
+        return await check.finished_job()
+    return await check.unfinished_job()
+
+
+class _Verification:
+    def __init__(self, status: JobStatus, store: JobStore, storage: StorageWithRooms) -> None:
+        self._status = status
+        self._job_id = status.job.job_id
+        self._store = store
+        self._storage = storage
+        self._findings = Findings()
+        self._tally = Tally()
+        self._artifacts = FileCheck(self._job_id, storage)
+        self._entries = FileCheck(self._job_id, storage)
+        self._unpublished = 0
+
+    async def finished_job(self) -> VerifyReport:
+        """Everything must agree exactly."""
+        metadata = await self._read_metadata()
+        parts: Parts = {} if metadata is None else metadata.parts
+        lists = {name: ListCheck(self._job_id, name, parts.get(name, ()), self._storage, self._store) for name in LISTS}
+        async for records in self._batches():
+            await self._check_lists(records, lists)
+            await self._check_artifacts(records)
+        for check in lists.values():
+            await check.end(self._findings)
+        self._check_counters(self._status)
+        if metadata is not None:
+            self._check_sums(metadata)
+        await self._check_strays({key for check in lists.values() for key in check.read_parts})
+        for fence in await self._storage.open_leases(self._job_id):
+            message = "the files of this lease were neither published nor thrown away"
+            self._findings.add(ProblemCode.STAGED_LEFT, f"lease {fence}", message)
+        return self._report()
+
+    async def unfinished_job(self) -> VerifyReport:
+        """Rows may change while they are read, so counters are compared with what they were before and after."""
+        async for records in self._batches():
+            await self._check_artifacts(records)
+        self._check_counters(await self._store.status(self._job_id))
+        return self._report()
+
+    async def _batches(self) -> AsyncIterator[list[ItemRecord]]:
+        after = 0
+        while records := await self._store.items(self._job_id, after, _READ_ITEMS):
+            for record in records:
+                self._tally.add(record)
+            yield records
+            after = records[-1].seq
+
+    async def _read_metadata(self) -> JobMetadata | None:
+        """What the store kept at the end; the document must be the same."""
+        kept = self._status.manifest
+        try:
+            document = msgspec.json.decode(await self._storage.get(self._job_id, METADATA_KEY))
+        except KeyError:
+            self._findings.add(ProblemCode.METADATA_MISSING, METADATA_KEY, "the job has ended and has no metadata")
+        except msgspec.MsgspecError as error:
+            self._findings.add(ProblemCode.METADATA_WRONG, METADATA_KEY, f"it is no JSON: {error}")
+        else:
+            if document != kept:
+                fields = _differing(document, kept)
+                message = f"it is not what the store kept when the job ended; differing: {fields}"
+                self._findings.add(ProblemCode.METADATA_WRONG, METADATA_KEY, message)
+        try:
+            return msgspec.convert(kept, JobMetadata)
+        except msgspec.MsgspecError as error:
+            message = f"what the store kept of the manifest cannot be read: {error}"
+            self._findings.add(ProblemCode.METADATA_WRONG, METADATA_KEY, message)
+            return None
+
+    async def _check_lists(self, records: Sequence[ItemRecord], lists: Mapping[str, ListCheck]) -> None:
+        entries = []
+        for record in records:
+            if not record.state.terminal:
+                message = f"the job is {self._status.state}, and the item is {record.state}"
+                self._findings.add(ProblemCode.ITEM_OPEN, record.item_id, message)
+                continue
+            line = line_of(self._status.job, record)
+            entries.append(Artifact(item_key(record.item_id), len(line), hashlib.sha256(line).hexdigest()))
+            for name in lists_of(record.state):
+                await lists[name].expect(record, line, self._findings)
+        for entry in await self._entries.check(entries, self._findings):
+            self._findings.add(ProblemCode.ARTIFACT_MISSING, entry.key, "the item's own manifest entry is not there")
+
+    async def _check_artifacts(self, records: Sequence[ItemRecord]) -> None:
+        owners = {artifact.key: record for record in records if record.state.terminal for artifact in record.artifacts}
+        wanted = [artifact for record in records if record.state.terminal for artifact in record.artifacts]
+        missing = await self._artifacts.check(wanted, self._findings)
+        if missing and not self._status.state.terminal:
+            rooms = await self._storage.open_leases(self._job_id)
+            staged = {artifact.key for artifact in missing if owners[artifact.key].fence in rooms}
+            self._unpublished += len({owners[key].seq for key in staged})
+            # A lease that is settled by now has published them since we looked.
+            again = [artifact for artifact in missing if artifact.key not in staged]
+            missing = await self._artifacts.check(again, self._findings)
+        for artifact in missing:
+            message = f"a file of item {owners[artifact.key].item_id!r} is not there"
+            self._findings.add(ProblemCode.ARTIFACT_MISSING, artifact.key, message)
+
+    def _check_counters(self, after: JobStatus) -> None:
+        rows = msgspec.to_builtins(self._tally.counts()) | self._tally.failures
+        low, high = ({**msgspec.to_builtins(s.counts), **s.failures} for s in (self._status, after))
+        for name in sorted({*rows, *low, *high} - _DERIVED):
+            least, most, found = low.get(name, 0), high.get(name, 0), rows.get(name, 0)
+            if not least <= found <= most:
+                counted = str(least) if least == most else f"{least} to {most}"
+                message = f"the counter says {counted}, the items add up to {found}"
+                self._findings.add(ProblemCode.COUNTER_WRONG, name, message)
+
+    def _check_sums(self, kept: JobMetadata) -> None:
+        expected = metadata_of(self._status, self._status.state, self._tally, kept.parts)
+        if kept != expected:
+            fields = _differing(msgspec.to_builtins(kept), msgspec.to_builtins(expected))
+            message = f"what the store kept of it is not what the rows add up to; differing: {fields}"
+            self._findings.add(ProblemCode.METADATA_WRONG, METADATA_KEY, message)
+
+    async def _check_strays(self, parts: Collection[str]) -> None:
+        """Whoever is referred to was seen, so strays can be counted before they are looked for one by one."""
+        listed = 0
+        for folder in ("items/", "manifests/"):
+            async for _ in self._storage.keys(self._job_id, folder):
+                listed += 1
+        if listed != self._artifacts.present + self._entries.present + len(parts):
+            await find_strays(self._job_id, parts, self._store, self._storage, self._findings)
+
+    def _report(self) -> VerifyReport:
+        return VerifyReport(
+            job_id=self._job_id,
+            state=self._status.state,
+            counts=self._tally.counts(),
+            artifacts=self._artifacts.present,
+            bytes=self._artifacts.bytes,
+            unpublished=self._unpublished,
+            problems=tuple(self._findings.problems),
+            found=dict(self._findings.found),
+        )
+
+
+def _differing(one: Any, other: Any) -> str:
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return "everything"
+    return ", ".join(sorted(name for name in {**one, **other} if one.get(name) != other.get(name)))

@@ -1,0 +1,142 @@
+"""The independent count: is every item of a finished chaos job there, once, whole, and with the end it must have?
+
+Comes after the supervisor. Uses sqlite3, json, gzip, hashlib and os, and nothing of the product, so that a mistake of
+the product cannot hide itself. Rows here; files and manifests in check_files.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from swath.testing.chaos import truth
+from swath.testing.chaos.check_files import FileCheck, Known, check_manifests
+from swath.testing.chaos.findings import Findings, Kind
+from swath.testing.chaos.job import JOB_ID, ChaosJob
+
+__all__ = ["Checked", "check"]
+
+_STATES: Final = {0: "pending", 1: "success", 2: "failed", 3: "skipped", 4: "cancelled"}
+_COUNTERS: Final = ("success", "failed", "skipped", "cancelled", "not_found")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The findings, and how many attempts were begun and how many of them the store has kept."""
+
+    findings: Findings
+    attempts_begun: int
+    attempts_kept: int
+
+
+def check(job: ChaosJob) -> Checked:
+    """Looks at everything that a job has left behind. Nothing may be running any more."""
+    findings = Findings()
+    with job.items_file.open(encoding="utf-8", newline="") as file:
+        wanted = [row["name"] for row in csv.DictReader(file)]
+    begun = Counter(line.partition("\t")[0] for line in job.attempts_log.read_text(encoding="utf-8").splitlines())
+    with closing(sqlite3.connect(f"file:{job.database}?mode=ro", uri=True)) as db:
+        db.row_factory = sqlite3.Row
+        row = db.execute("SELECT * FROM jobs WHERE job_id = ?", (JOB_ID,)).fetchone()
+        if row is None:
+            findings.add(Kind.LOST, JOB_ID, "the store does not know the job")
+            return Checked(findings, begun.total(), 0)
+        files = FileCheck(job.data / "results" / JOB_ID, findings)
+        known = _check_items(db, row, files, findings)
+        _check_attempts(known, begun, findings)
+        _check_wanted(wanted, known, findings)
+        _check_sums(db, row, known, findings)
+        _check_leftovers(db, row["job_no"], findings)
+        _check_job(row, known, findings)
+    check_manifests(files, known, findings)
+    files.find_strays()
+    return Checked(findings, begun.total(), sum(item.attempts for item in known.values()))
+
+
+def _check_items(db: sqlite3.Connection, row: sqlite3.Row, files: FileCheck, findings: Findings) -> dict[str, Known]:
+    """Each row with its outcome and its files."""
+    known: dict[str, Known] = {}
+    rows = db.execute(
+        "SELECT i.seq, i.item_id, i.state, i.fence, i.progress, o.ended, "
+        "(SELECT count(*) FROM outcomes AS n WHERE n.job_no = i.job_no AND n.seq = i.seq) AS outcomes "
+        "FROM items AS i LEFT JOIN outcomes AS o ON o.job_no = i.job_no AND o.seq = i.seq AND o.generation = ? "
+        "WHERE i.job_no = ? ORDER BY i.seq",
+        (row["generation"], row["job_no"]),
+    )
+    for seq, item_id, code, fence, progress, ended, outcomes in rows:
+        state = _STATES.get(code, str(code))
+        findings.expect(item_id not in known, Kind.COUNTED_TWICE, item_id, "there are two rows of it")
+        findings.expect(code in (1, 2, 3, 4), Kind.LOST, item_id, f"it has not ended: {state}")
+        findings.expect(outcomes == 1, Kind.COUNTED_TWICE if outcomes else Kind.LOST, item_id, f"{outcomes} outcomes")
+        findings.expect(progress is None, Kind.WRONG, item_id, "it has ended and still remembers its way")
+        end: dict[str, Any] = {} if ended is None else json.loads(ended)
+        findings.expect(
+            not end or end["state"] == state, Kind.WRONG, item_id, f"row {state}, outcome {end.get('state')}"
+        )
+        known[item_id] = Known.of(seq, state, fence, end)
+        _check_fate(item_id, known[item_id], findings)
+        files.check_item(item_id, known[item_id])
+    return known
+
+
+def _check_fate(item_id: str, item: Known, findings: Findings) -> None:
+    foretold = truth.ENDS[truth.fate(item_id)]
+    came = (item.state, item.outcome, item.failure)
+    findings.expect(came == foretold, Kind.WRONG, item_id, f"it is {came} and must be {foretold}")
+
+
+def _check_attempts(known: dict[str, Known], begun: Counter[str], findings: Findings) -> None:
+    for item_id, item in known.items():
+        what = f"{item.attempts} attempts kept, {begun[item_id]} begun"
+        findings.expect(0 < item.attempts <= begun[item_id], Kind.WRONG, item_id, what)
+
+
+def _check_wanted(wanted: list[str], known: dict[str, Known], findings: Findings) -> None:
+    for item_id in wanted:
+        findings.expect(item_id in known, Kind.LOST, item_id, "it is in the items file and not in the store")
+    for item_id in known.keys() - set(wanted):
+        findings.add(Kind.WRONG, item_id, "it is in the store and not in the items file")
+
+
+def _check_sums(db: sqlite3.Connection, row: sqlite3.Row, known: dict[str, Known], findings: Findings) -> None:
+    """Counters against rows and against outcomes, each counted by itself."""
+    by_rows = Counter(item.state for item in known.values())
+    by_rows["not_found"] = sum(item.outcome == "not_found" for item in known.values())
+    by_outcomes = Counter(
+        dict(
+            db.execute(
+                "SELECT json_extract(CAST(ended AS TEXT), '$.state'), count(*) FROM outcomes WHERE job_no = ? GROUP BY 1",
+                (row["job_no"],),
+            ).fetchall()
+        )
+    )
+    for name in _COUNTERS:
+        what = f"counter {row[name]}, rows {by_rows[name]}"
+        findings.expect(row[name] == by_rows[name], Kind.COUNTED_TWICE, name, what)
+        what = f"counter {row[name]}, outcomes {by_outcomes[name]}"
+        findings.expect(name == "not_found" or row[name] == by_outcomes[name], Kind.COUNTED_TWICE, name, what)
+    what = f"counter {row['total']}, rows {len(known)}"
+    findings.expect(row["total"] == len(known), Kind.COUNTED_TWICE, "total", what)
+    kinds = dict(db.execute("SELECT kind, items FROM failures WHERE job_no = ?", (row["job_no"],)))
+    counted = Counter(item.failure for item in known.values() if item.failure is not None)
+    findings.expect(kinds == counted, Kind.COUNTED_TWICE, "failures", f"counters {kinds}, rows {dict(counted)}")
+
+
+def _check_leftovers(db: sqlite3.Connection, job_no: int, findings: Findings) -> None:
+    for table in ("leases", "waiting"):
+        (left,) = db.execute(f"SELECT count(*) FROM {table} WHERE job_no = ?", (job_no,)).fetchone()  # noqa: S608 our own names
+        findings.expect(left == 0, Kind.STRAY, table, f"{left} rows are left")
+    (fresh,) = db.execute("SELECT fresh FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
+    findings.expect(fresh == 0, Kind.LOST, "jobs.fresh", f"{fresh} items were never handed out")
+
+
+def _check_job(row: sqlite3.Row, known: dict[str, Known], findings: Findings) -> None:
+    states = {item.state for item in known.values()}
+    must = "completed" if states == {"success"} else "partially_completed" if "success" in states else "failed"
+    findings.expect(row["state"] == must, Kind.WRONG, JOB_ID, f"the job is {row['state']} and must be {must}")

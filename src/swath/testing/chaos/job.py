@@ -1,0 +1,106 @@
+"""ChaosJob: a folder with everything one job needs, and the environment and arguments of the processes that run it.
+
+Made by the supervisor before anything is started; the checker reads the same folder at the end.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from swath.testing.chaos import truth
+
+__all__ = ["JOB_ID", "ChaosJob", "make_job"]
+
+JOB_ID: Final = "chaos"
+
+LEASE_SECONDS: Final = 2.0
+HEARTBEAT_SECONDS: Final = 0.5
+GRACE_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChaosJob:
+    """Where the parts of a job lie."""
+
+    folder: Path
+    items: int
+
+    @property
+    def data(self) -> Path:
+        """SWATH_DATA of its processes."""
+        return self.folder / "data"
+
+    @property
+    def database(self) -> Path:
+        """The store."""
+        return self.data / "swath.db"
+
+    @property
+    def items_file(self) -> Path:
+        """One name a row."""
+        return self.folder / "items.csv"
+
+    @property
+    def attempts_log(self) -> Path:
+        """One line for every attempt that any process began."""
+        return self.folder / "attempts.log"
+
+    @property
+    def run_arguments(self) -> list[str]:
+        """`swath run …`: the controlling process, which loads, works and ends the job."""
+        scraper, policy = self.folder / "chaos_scraper.py", self.folder / "policy.json"
+        return [
+            "run",
+            *map(str, (scraper, "--items", self.items_file, "--policy", policy)),
+            "--job-id",
+            JOB_ID,
+            "--quiet",
+        ]
+
+    def command(self, arguments: list[str], *, armed: bool = False) -> list[str]:
+        """The real command line, or the same through swath.testing.crash."""
+        module = ["swath.testing.crash", "--"] if armed else ["swath.entrypoints.cli.main"]
+        return [sys.executable, "-m", *module, *arguments]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Ours without its SWATH_* variables, short leases, and what is given."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("SWATH_")}
+        return inherited | {
+            "SWATH_DATA": str(self.data),
+            "SWATH_LEASE_SECONDS": str(LEASE_SECONDS),
+            "SWATH_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
+            "SWATH_GRACE_SECONDS": str(GRACE_SECONDS),
+            **more,
+        }
+
+
+def make_job(folder: Path, *, items: int, mean_seconds: float, concurrency: int) -> ChaosJob:
+    """Writes items, policy and scraper into a new folder."""
+    folder.mkdir(parents=True)
+    job = ChaosJob(folder=folder, items=items)
+    with job.items_file.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["name"])
+        rows.writerows([name] for name in truth.item_ids(items))
+    policy = {
+        "throttling": {"max_concurrent_workers": concurrency},
+        # Flaky items fail once in every process that meets them; those that must fail do so after two retries.
+        "retries": {
+            "max_retries": 100,
+            "backoff": "fixed",
+            "base_delay_seconds": 0.05,
+            "kinds": {"server_error": {"max_retries": 2}},
+        },
+    }
+    (folder / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
+    (folder / "chaos.json").write_text(json.dumps({"mean_seconds": mean_seconds}), encoding="utf-8")
+    shutil.copy(Path(__file__).with_name("chaos_scraper.py"), folder)
+    job.attempts_log.touch()
+    return job

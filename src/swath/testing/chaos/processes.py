@@ -1,0 +1,125 @@
+"""Pack: the processes that a storm starts, strikes and starts again. None outlives it, whatever happens to the supervisor.
+
+Used by storm.py, which decides whom to strike and when.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["Pack", "Process", "die_with_parent"]
+
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def die_with_parent() -> None:
+    """Runs in the child before it becomes another program: the kernel kills it when the supervisor is gone."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@dataclass(eq=False)
+class Process:
+    """One process. `signals` is what was sent to it, so that its end can be judged."""
+
+    role: str
+    popen: subprocess.Popen[bytes]
+    started_at: float
+    signals: list[signal.Signals] = field(default_factory=list)
+    frozen: bool = False
+
+    @property
+    def pid(self) -> int:
+        """Also a part of the name under which it takes leases."""
+        return self.popen.pid
+
+    @property
+    def struck(self) -> bool:
+        """Whether it is on its way out."""
+        return signal.SIGKILL in self.signals or signal.SIGTERM in self.signals
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal to this process alone."""
+        self.signals.append(number)
+        if number is signal.SIGSTOP:
+            self.frozen = True
+        elif number is signal.SIGCONT:
+            self.frozen = False
+        self.popen.send_signal(number)
+
+
+class Pack:
+    """Starts processes by role; `ended` gives back those that are gone."""
+
+    def __init__(self, commands: Mapping[str, Sequence[str]], environment: Mapping[str, str], log: Path) -> None:
+        self._commands = commands
+        self._environment = dict(environment)
+        self._log = log
+        self.alive: list[Process] = []
+        self.started = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.alive:
+            process.popen.kill()
+        for process in self.alive:
+            process.popen.wait()
+
+    def start(self, role: str) -> Process:
+        """Starts one; what it says goes to the log."""
+        with self._log.open("ab") as log:
+            popen = subprocess.Popen(
+                self._commands[role],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the supervisor, which then ends them
+                preexec_fn=die_with_parent,  # noqa: PLW1509 the supervisor has one thread
+            )
+        process = Process(role, popen, time.monotonic())
+        self.alive.append(process)
+        self.started += 1
+        return process
+
+    def ended(self) -> list[Process]:
+        """Those that ended since the last call."""
+        gone = [process for process in self.alive if process.popen.poll() is not None]
+        self.alive = [process for process in self.alive if process not in gone]
+        return gone
+
+    def by_pid(self, pid: int) -> Process | None:
+        """The process, if it is one of ours and alive."""
+        return next((process for process in self.alive if process.pid == pid), None)
+
+    def kill(self, process: Process) -> None:
+        """kill -9, and waits until it is really gone: its locks with it."""
+        process.send(signal.SIGKILL)
+        process.popen.wait()
+
+
+def log_errors(log: Path) -> list[str]:
+    """Lines that say that something went wrong inside a process, beyond what chaos explains."""
+    words = (" ERROR ", " CRITICAL ", "Traceback", "internal error")
+    if not log.exists():
+        return []
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        return [line.rstrip() for line in lines if any(word in line for word in words)]
+
+
+assert os.name == "posix", "signals, locks and leases of one machine are what chaos is about"

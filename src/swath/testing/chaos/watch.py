@@ -1,0 +1,116 @@
+"""Watch: looks into the store of a running job with short read-only readings, to see how far it is and who holds what.
+
+Used by storm.py (when to strike, whom) and recovery.py (how long items stay with the dead). sqlite3 alone, like the checker.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from swath.testing.chaos.job import JOB_ID
+
+__all__ = ["Held", "Seen", "Watch"]
+
+_ENDS: Final = frozenset({"completed", "partially_completed", "failed", "cancelled"})
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A job at one moment. `ending_pids`: who holds the right to end it. `fence`: of the newest lease."""
+
+    state: str
+    done: int
+    ending: tuple[tuple[int, int], ...]
+    fence: int
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in _ENDS
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a process holds: fences, and the items that have not ended under them."""
+
+    fences: frozenset[int]
+    seqs: frozenset[int]
+
+
+class Watch:
+    """Answers None or nothing while the store is not there yet."""
+
+    def __init__(self, database: Path) -> None:
+        self._path = database
+        self._db: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Lets go of the store."""
+        if self._db is not None:
+            self._db.close()
+
+    def _rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
+        if self._db is None:
+            if not self._path.exists():
+                return []
+            self._db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=0.5, isolation_level=None)
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.OperationalError:  # no tables yet, or somebody is recovering the log: look again later
+            return []
+
+    def look(self) -> Seen | None:
+        """The job now."""
+        rows = self._rows(
+            "SELECT state, success + failed + skipped + cancelled, (SELECT value FROM meta WHERE key = 'fence') "
+            "FROM jobs WHERE job_id = ?",
+            JOB_ID,
+        )
+        if not rows:
+            return None
+        ((state, done, fence),) = rows
+        ending = self._rows("SELECT fence, worker FROM leases WHERE ending = 1 AND rescued = 0")
+        holders = tuple((int(str(number)), _pid(str(worker))) for number, worker in ending)
+        return Seen(str(state), int(str(done)), holders, int(str(fence)))
+
+    def held_by(self, pid: int) -> Held:
+        """The leases of a process, and their unfinished items."""
+        fences, seqs = set(), set()
+        for fence, worker, listed in self._rows("SELECT fence, worker, seqs FROM leases WHERE ending = 0 AND rescued = 0"):
+            if _pid(str(worker)) == pid:
+                fences.add(int(str(fence)))
+                seqs |= {seq for seq, (holder, state) in self.items(json.loads(_text(listed))).items() if holder == fence and state == 0}
+        return Held(frozenset(fences), frozenset(seqs))
+
+    def open_leases(self, fences: Collection[int]) -> set[int]:
+        """Those of the leases that nobody has taken away."""
+        rows = self._rows(
+            "SELECT fence FROM leases WHERE rescued = 0 AND fence IN (SELECT value FROM json_each(?))",
+            json.dumps(sorted(fences)),
+        )
+        return {int(str(fence)) for (fence,) in rows}
+
+    def items(self, seqs: Collection[int]) -> dict[int, tuple[int, int]]:
+        """Fence and state of items, by seq."""
+        rows = self._rows(
+            "SELECT i.seq, i.fence, i.state FROM json_each(?) AS wanted CROSS JOIN items AS i "
+            "ON i.job_no = (SELECT job_no FROM jobs WHERE job_id = ?) AND i.seq = wanted.value",
+            json.dumps(sorted(seqs)),
+            JOB_ID,
+        )
+        return {int(str(seq)): (int(str(fence)), int(str(state))) for seq, fence, state in rows}
+
+
+def _pid(worker_id: str) -> int:
+    """A worker is called host-pid-chance."""
+    parts = worker_id.rsplit("-", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0
+
+
+def _text(blob: object) -> str:
+    return blob.decode() if isinstance(blob, bytes) else str(blob)

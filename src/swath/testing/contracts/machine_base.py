@@ -1,0 +1,103 @@
+"""The frame of the store's state machine: its store, clock and model, what is checked after each step, and at the end.
+
+The steps themselves are in store_machine.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+from swath.domain.transitions import JobState
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.drain import drain
+from swath.testing.contracts.model import Model
+from swath.testing.contracts.model_records import ModelJob, ModelLease
+from swath.testing.contracts.orders import Kill, Store
+
+__all__ = ["LEASE_SECONDS", "MachineBase", "machine_settings"]
+
+T = TypeVar("T")
+
+LEASE_SECONDS = 15.0
+WORKERS = 3
+
+
+def machine_settings(profile: str = "fast", examples: int = 60) -> settings:
+    """`fast` takes the same steps in every run; `deep` searches on, fifty times as long, and never the same way."""
+    deep = profile == "deep"
+    return settings(
+        max_examples=examples * 50 if deep else examples,
+        stateful_step_count=100 if deep else 40,
+        deadline=None,
+        derandomize=not deep,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+class MachineBase(RuleBasedStateMachine):
+    """What StoreMachine stands on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.clock = FakeClock()
+        self.model = Model(LEASE_SECONDS)
+        self.workers = [f"w{n}" for n in range(WORKERS)]
+        self.hired = WORKERS
+        self.ordered = 0
+        self.store, self.kill = self.make_store(self.clock)
+
+    def make_store(self, clock: FakeClock) -> tuple[Store, Kill]:
+        """An empty store whose leases last LEASE_SECONDS, and how to make one of its workers dead."""
+        raise NotImplementedError
+
+    def teardown(self) -> None:
+        try:
+            if sys.exc_info()[0] is None:  # after a failed step the end would only fail again
+                self.run(drain(self.store, self.clock, self.model))
+                self.agree()
+        finally:
+            self.run(self.store.close())
+            self.runner.close()
+
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
+        """One call to the store."""
+        return self.runner.run(call)
+
+    @invariant()
+    def agree(self) -> None:
+        """Store and model say the same, and no job has more slots or running items than its limit."""
+        self.run(self._agree())
+        for job in self.model.jobs.values():
+            live = self.model.live(job)
+            assert sum(lease.granted for lease in live) <= job.limit, "more slots granted than the limit allows"
+            assert sum(len(lease.queued) + len(lease.begun) for lease in live) <= job.limit
+            assert all(len(lease.queued) + len(lease.begun) <= lease.granted for lease in live)
+
+    async def _agree(self) -> None:
+        listed = await self.store.jobs()
+        newest_first = sorted(self.model.jobs.values(), key=lambda job: -job.number)
+        assert [status.job for status in listed] == [job.order for job in newest_first]
+        for status in listed:
+            records = await self.store.items(status.job.job_id)
+            self.model.check(status, records, self.clock.now() - self.clock.boot())
+
+    def loading(self) -> list[ModelJob]:
+        """Jobs whose load is not closed."""
+        return [job for job in self.model.jobs.values() if job.state is JobState.LOADING]
+
+    def leases(self, *, ending: bool) -> list[ModelLease]:
+        """Leases of items, or rights to end, that have not been taken away."""
+        return [lease for lease in self.model.leases.values() if lease.ending == ending and not lease.rescued]
+
+    def rescued(self) -> list[ModelLease]:
+        """Leases that somebody is to clean up."""
+        return [lease for lease in self.model.leases.values() if lease.rescued]

@@ -1,0 +1,271 @@
+"""The whole store driven at random (property 45): a Hypothesis state machine that any back end can be put under.
+
+Several workers load, claim, commit, repeat themselves, fall silent, die and come back as zombies, while clocks jump and
+jobs are cancelled. After each step the store must agree with model.py; at the end every job is brought to its end (Z1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from swath.domain.attempt import Ended
+from swath.domain.errors import BadInput, Conflict, LeaseLost, UnknownName
+from swath.domain.job import final_state
+from swath.domain.lease import Directive, Report
+from swath.domain.transitions import ItemState, JobState
+from swath.testing.contracts.machine_base import LEASE_SECONDS, MachineBase
+from swath.testing.contracts.model_records import ModelJob, ModelLease
+from swath.testing.contracts.orders import batch, order, success
+from swath.testing.contracts.worker import Shift, shifts, work
+
+__all__ = ["StoreMachine"]
+
+T = TypeVar("T")
+
+JOBS = 3
+IDS = "abcdefghijkl"
+
+picks = st.integers(0, 11)  # of whatever there is, modulo its number
+rows = st.lists(st.sampled_from([*IDS, None]), min_size=1, max_size=6)  # None: a row that was refused
+
+
+class StoreMachine(MachineBase):
+    """A back end's own machine inherits this and makes its store; then `run_state_machine_as_test` runs it."""
+
+    # -- accept
+
+    @initialize(limit=st.integers(1, 4), ids=st.integers(1, 12))
+    def begin_with_a_job(self, limit: int, ids: int) -> None:
+        self.submit(limit, 0)
+        self.load(0, list(IDS[:ids]))
+        self.seal(0, surplus=0)
+
+    @precondition(lambda self: len(self.model.jobs) < JOBS)
+    @rule(limit=st.integers(1, 4), priority=st.integers(0, 1))
+    def submit(self, limit: int, priority: int) -> None:
+        self.ordered += 1
+        job = order(f"job-{self.ordered}", limit=limit, priority=priority)
+        assert self.run(self.store.submit(job)).state is JobState.LOADING
+        self.model.jobs[job.job_id] = ModelJob(job, self.ordered)
+
+    @rule(pick=picks)
+    def submit_again(self, pick: int) -> None:
+        job = _one(list(self.model.jobs.values()), pick)
+        later = msgspec.structs.replace(job.order, created_at=self.clock.now())
+        assert self.run(self.store.submit(later)).state is job.state
+        with pytest.raises(Conflict):
+            self.run(self.store.submit(msgspec.structs.replace(later, scraper_id="other")))
+
+    @precondition(lambda self: self.loading())
+    @rule(pick=picks, content=rows)
+    def load(self, pick: int, content: list[str | None]) -> None:
+        job = _one(self.loading(), pick)
+        first_row = job.rows + 1
+        by_row = {row: item_id for row, item_id in enumerate(content, first_row) if item_id is not None}
+        new = batch(len(job.batches), first_row, by_row, rows=len(content))
+        if job.cancelling:
+            with pytest.raises(Conflict):
+                self.run(self.store.load(job.order.job_id, new))
+        else:
+            assert self.run(self.store.load(job.order.job_id, new)) == job.add(new)
+
+    @rule(pick=picks)
+    def load_again_from_the_start(self, pick: int) -> None:
+        """A load was killed, or the same command is run again: what came before answers as it did."""
+        job = _one(list(self.model.jobs.values()), pick)
+        for before, loaded in job.batches:
+            assert self.run(self.store.load(job.order.job_id, before)) == loaded
+
+    @rule(pick=picks, which=picks, row=picks)
+    def load_other_content(self, pick: int, which: int, row: int) -> None:
+        job = _one(list(self.model.jobs.values()), pick)
+        before, _ = _one(job.batches or [(None, None)], which)
+        if before is None or not before.items:
+            return
+        changed = _one(before.items, row)
+        items = [msgspec.structs.replace(i, item_id="other") if i is changed else i for i in before.items]
+        other = msgspec.structs.replace(before, digest="other", items=tuple(items))
+        with pytest.raises(Conflict, match=rf"\brow {changed.seq} differs"):
+            self.run(self.store.load(job.order.job_id, other))
+
+    @precondition(lambda self: self.loading())
+    @rule(pick=picks, surplus=st.sampled_from([0, 0, 0, 1, -1]))
+    def seal(self, pick: int, surplus: int) -> None:
+        job = _one(self.loading(), pick)
+        call = self.store.seal(job.order.job_id, len(job.batches) + surplus)
+        if surplus or not job.items:
+            with pytest.raises(Conflict if surplus else BadInput):
+                self.run(call)
+        else:
+            assert self.run(call).state is JobState.PENDING
+            job.sealed = True
+
+    @precondition(lambda self: self.loading())
+    @rule(pick=picks)
+    def abandon(self, pick: int) -> None:
+        job = _one(self.loading(), pick)
+        self.run(self.store.abandon(job.order.job_id))
+        for lease in self.model.leases_of(job):
+            self.model.lost.append(self.model.leases.pop(lease.fence))
+        del self.model.jobs[job.order.job_id]
+        with pytest.raises(UnknownName):
+            self.run(self.store.status(job.order.job_id))
+
+    # -- dispatch and execute
+
+    @rule(pick=picks)
+    def claim(self, pick: int) -> None:
+        worker, boot = _one(self.workers, pick), self.clock.boot()
+        expected = self.model.next_job(boot)
+        lease = self.run(self.store.claim(worker))
+        assert (lease and lease.job) == (expected and expected.order), "the wrong job, or none, was handed out"
+        if lease is not None:
+            assert lease.items
+            assert lease.worker_id == worker
+            self.model.hold(lease, boot)
+
+    @precondition(lambda self: self.leases(ending=False))
+    @rule(pick=picks, shift=shifts)
+    def commit(self, pick: int, shift: Shift) -> None:
+        """Also by a worker that is dead by now: what it had sent may still arrive."""
+        self.run(work(self.store, self.clock, self.model, _one(self.leases(ending=False), pick), shift))
+
+    @precondition(lambda self: self.model.lost)
+    @rule(pick=picks)
+    def commit_of_a_zombie(self, pick: int) -> None:
+        lease = _one(self.model.lost, pick)
+        report = Report(ceiling=4, demand=4, begun=lease.seqs)
+        grant = self.run(self.store.finish(lease.lease, [success(seq) for seq in lease.seqs], [], report))
+        assert (grant.directive, grant.slots, grant.accepted) == (Directive.LOST, 0, frozenset())
+
+    @rule(pick=picks)
+    def renew(self, pick: int) -> None:
+        worker, boot = _one(self.workers, pick), self.clock.boot()
+        answers = self.run(self.store.renew(worker, [*self.model.leases, self.model.last_fence + 7]))
+        assert answers[self.model.last_fence + 7] is Directive.LOST
+        for fence, lease in self.model.leases.items():
+            if lease.owner != worker or lease.rescued:
+                assert answers[fence] is Directive.LOST
+                continue
+            stop = self.model.jobs[lease.job_id].cancelling and not lease.ending
+            assert answers[fence] is (Directive.STOP if stop else Directive.GO_ON)
+            lease.expires = boot + LEASE_SECONDS
+
+    @precondition(lambda self: self.leases(ending=False))
+    @rule(pick=picks)
+    def release(self, pick: int) -> None:
+        lease = _one(self.leases(ending=False), pick)
+        self.run(self.store.release(lease.fence))
+        self.model.let_go(lease)
+
+    # -- trouble
+
+    @rule(pick=picks)
+    def crash(self, pick: int) -> None:
+        worker = _one(self.workers, pick)
+        self.workers.remove(worker)
+        self.hired += 1
+        self.workers.append(f"w{self.hired}")
+        if any(lease.owner == worker for lease in self.model.leases.values()):
+            self.kill(worker)
+            self.model.dead.add(worker)
+
+    @rule(seconds=st.sampled_from([0.25, 4.0, LEASE_SECONDS - 0.25, LEASE_SECONDS, 60.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule(seconds=st.sampled_from([-3_600.0, 3_600.0]))
+    def jump_of_the_wall_clock(self, seconds: float) -> None:
+        self.clock.jump_wall(seconds)
+
+    @rule(pick=picks)
+    def rescue(self, pick: int) -> None:
+        worker, boot = _one(self.workers, pick), self.clock.boot()
+        overdue = self.model.overdue(boot)
+        rescued = {found.fence: found for found in self.run(self.store.rescue(worker))}
+        assert set(rescued) == overdue
+        for fence, found in rescued.items():
+            lease = self.model.leases[fence]
+            assert (found.job_id, found.worker_id) == (lease.job_id, lease.owner)
+            assert set(found.winners) == self.model.winners(lease)
+            assert len(found.winners) == len(set(found.winners))
+            assert found.returned == self.model.take_away(lease, worker, boot)
+
+    @precondition(lambda self: self.rescued())
+    @rule(pick=picks)
+    def clean_up(self, pick: int) -> None:
+        lease = _one(self.rescued(), pick)
+        self.run(self.store.release(lease.fence))
+        self.model.let_go(lease)
+
+    # -- finish
+
+    @rule(pick=picks)
+    def cancel(self, pick: int) -> None:
+        job = _one(list(self.model.jobs.values()), pick)
+        job.cancelling = job.cancelling or job.final is None
+        assert self.run(self.store.cancel(job.order.job_id)).cancelling == job.cancelling
+
+    @rule(pick=picks)
+    def claim_ending(self, pick: int) -> None:
+        worker, boot = _one(self.workers, pick), self.clock.boot()
+        endable = {job.order.job_id: job for job in self.model.endable()}
+        lease = self.run(self.store.claim_ending(worker))
+        assert (lease is not None) == bool(endable)
+        if lease is not None:
+            assert lease.items == ()
+            assert lease.cancelling == endable[lease.job.job_id].cancelling
+            self.model.hold(lease, boot)
+
+    @precondition(lambda self: self.leases(ending=True))
+    @rule(pick=picks, limit=st.integers(1, 5))
+    def sweep(self, pick: int, limit: int) -> None:
+        lease = _one(self.leases(ending=True), pick)
+        job = self.model.jobs[lease.job_id]
+        left = len(job.open_items)
+        assert self.run(self.store.sweep(lease.lease, limit)) == left
+        self.adopt_swept(lease, job, min(limit, left))
+
+    def adopt_swept(self, lease: ModelLease, job: ModelJob, swept: int) -> None:
+        """Which items a sweep takes is the store's own affair; how many is not."""
+        records = self.run(self.store.items(job.order.job_id))
+        ended = {record.seq for record in records if record.state is ItemState.CANCELLED}
+        new = [item for item in job.open_items if item.seq in ended]
+        assert len(new) == swept
+        for item in new:
+            item.holder = lease.fence
+            item.accept(lease.fence, Ended(seq=item.seq, state=ItemState.CANCELLED))
+
+    @precondition(lambda self: self.leases(ending=True))
+    @rule(pick=picks)
+    def end(self, pick: int) -> None:
+        lease = _one(self.leases(ending=True), pick)
+        job = self.model.jobs[lease.job_id]
+        if job.open_items:
+            with pytest.raises(ValueError, match="not ended"):
+                self.run(self.store.end(lease.lease, JobState.CANCELLED, {}))
+            return
+        state = final_state(self.model.counts(job), cancelled=lease.lease.cancelling)
+        assert self.run(self.store.end(lease.lease, state, {"by": lease.fence})).manifest == {"by": lease.fence}
+        job.final = state
+        del self.model.leases[lease.fence]
+        self.model.lost.append(lease)
+
+    @precondition(lambda self: any(lease.ending for lease in self.model.lost))
+    @rule(pick=picks)
+    def end_of_a_zombie(self, pick: int) -> None:
+        lease = _one([lease for lease in self.model.lost if lease.ending], pick)
+        with pytest.raises(LeaseLost):
+            self.run(self.store.sweep(lease.lease, 5))
+        with pytest.raises(LeaseLost):
+            self.run(self.store.end(lease.lease, JobState.CANCELLED, {}))
+
+
+def _one(of: Sequence[T], pick: int) -> T:
+    return of[pick % len(of)]

@@ -1,0 +1,106 @@
+"""Runs the real command line in a process that a test has armed: `python -m swath.testing.crash -- run … --items …`.
+
+`SWATH_CRASH_AT=point:N` kills it the N-th time that it reaches the point (observe/crash_points.py), and
+`SWATH_BROKEN=fence` switches the fence off, to show that the chaos checker notices. Only this module reads those
+variables, and nothing imports it, so a normal process cannot be armed.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sqlite3
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import count
+
+from swath.backends.embedded import finishing, leases
+from swath.backends.embedded.leases import Times
+from swath.backends.embedded.rooms import Rooms
+from swath.domain.lease import Directive, Grant, Lease, Report
+from swath.domain.result import Artifact
+from swath.observe import crash_points
+from swath.ports.result_storage import StagedItem
+
+__all__ = ["KILLED", "arm", "main"]
+
+KILLED = 137  # what a shell reports for kill -9
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Arms this process and becomes `swath` with these arguments."""
+    arm(os.environ)
+    sys.argv = ["swath", *arguments[arguments[:1] == ["--"] :]]
+    runpy.run_module("swath.entrypoints.cli.main", run_name="__main__", alter_sys=True)
+
+
+def arm(environment: Mapping[str, str]) -> None:
+    """Does what the variables ask for; a word that is not understood ends the process, or a test would show nothing."""
+    if where := environment.get("SWATH_CRASH_AT"):
+        point, _, hit = where.partition(":")
+        if point not in crash_points.POINTS or not hit.isdecimal() or int(hit) < 1:
+            sys.exit(f"SWATH_CRASH_AT={where}: give one of {', '.join(crash_points.POINTS)}, then :N")
+        crash_points.install(_death_at(point, int(hit)))
+    if broken := environment.get("SWATH_BROKEN"):
+        if broken != "fence":
+            sys.exit(f"SWATH_BROKEN={broken}: only `fence` can be broken")
+        _break_fence()
+
+
+def _death_at(point: str, hit: int) -> Callable[[str], None]:
+    hits = count(1)
+
+    def reached(name: str) -> None:
+        if name == point and next(hits) == hit:
+            os._exit(KILLED)
+
+    return reached
+
+
+def _break_fence() -> None:
+    """Every guard against a worker that has lost its lease: the lease row, the item row, the renewal, the room."""
+    _replace(finishing, "HELD", "job_no = ? AND seq = ? AND ? > 0")  # neither whose the item is nor whether it ended
+    _replace(finishing, "_job_of_live_lease", _job_of_any_lease)
+    _replace(finishing, "_regrant", _regrant_also_the_lost)
+    _replace(leases, "renew", _renew_also_the_lost)
+    _replace(Rooms, "stage", _stage_without_a_room)
+
+
+def _replace(owner: object, name: str, value: object) -> None:
+    getattr(owner, name)  # raises when the guard has another name by now
+    setattr(owner, name, value)
+
+
+_regrant = finishing._regrant  # noqa: SLF001 breaking it is the purpose
+_renew = leases.renew
+_stage = Rooms.stage
+
+
+def _job_of_any_lease(db: sqlite3.Connection, lease: Lease) -> int:
+    return int(db.execute("SELECT job_no FROM jobs WHERE job_id = ?", (lease.job.job_id,)).fetchone()[0])
+
+
+def _regrant_also_the_lost(
+    db: sqlite3.Connection, times: Times, job_no: int, fence: int, report: Report, accepted: frozenset[int]
+) -> Grant:
+    if any(fence == known for known, _, _ in leases.item_leases(db, job_no)):
+        return _regrant(db, times, job_no, fence, report, accepted)
+    return Grant(directive=Directive.GO_ON, slots=report.ceiling, target=report.ceiling, accepted=accepted)
+
+
+def _renew_also_the_lost(
+    db: sqlite3.Connection, times: Times, worker_id: str, fences: Collection[int]
+) -> dict[int, Directive]:
+    answers = _renew(db, times, worker_id, fences)
+    return {fence: Directive.GO_ON if said is Directive.LOST else said for fence, said in answers.items()}
+
+
+def _stage_without_a_room(
+    rooms: Rooms, job: int, fence: int, items: Sequence[StagedItem]
+) -> list[tuple[Artifact, ...]]:
+    rooms.make(job, fence)
+    return _stage(rooms, job, fence, items)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,23 @@
+"""Property 45 on the memory store. SWATH_TEST_PROFILE=deep searches much longer."""
+
+import os
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from swath.backends.memory.store import MemoryStore
+from swath.testing.clock import FakeClock
+from swath.testing.contracts import LEASE_SECONDS, Kill, Store, StoreMachine, machine_settings
+
+
+class MemoryMachine(StoreMachine):
+    def make_store(self, clock: FakeClock) -> tuple[Store, Kill]:
+        store = MemoryStore(clock, LEASE_SECONDS)
+        return store, store.kill
+
+
+@pytest.mark.req("Z1", "J3", "J4", "S1")
+@pytest.mark.timeout(3600)
+def test_the_memory_store_driven_at_random_keeps_its_promises() -> None:
+    profile = os.environ.get("SWATH_TEST_PROFILE", "fast")
+    run_state_machine_as_test(MemoryMachine, settings=machine_settings(profile, examples=60))

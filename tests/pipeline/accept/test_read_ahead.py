@@ -1,0 +1,96 @@
+"""Blocking iteration beside the event loop: bounded, stoppable, and errors come through."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from swath.pipeline.accept.read_ahead import ReadAhead
+
+
+async def test_values_come_in_order_and_then_the_end() -> None:
+    async with ReadAhead(lambda: iter(range(100))) as values:
+        assert [value async for value in values] == list(range(100))
+        assert [value async for value in values] == []
+
+
+async def test_an_error_comes_after_the_values_before_it() -> None:
+    def failing() -> Iterator[int]:
+        yield 1
+        raise ValueError("broken")
+
+    got = []
+    with pytest.raises(ValueError, match="broken"):
+        async with ReadAhead(failing) as values:
+            async for value in values:
+                got.append(value)
+    assert got == [1]
+
+
+async def test_an_error_before_the_first_value_comes_through() -> None:
+    def refusing() -> Iterator[int]:
+        raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"):
+        async with ReadAhead(refusing) as values:
+            await anext(values)
+
+
+async def test_no_more_is_read_than_there_is_room() -> None:
+    read = 0
+    arrived = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def counted() -> Iterator[int]:
+        nonlocal read
+        for number in range(100):
+            read = number + 1
+            if read == 3:
+                loop.call_soon_threadsafe(arrived.set)
+            yield number
+
+    async with ReadAhead(counted, depth=2) as values:
+        await arrived.wait()  # two handed over, the third read and waiting
+        await asyncio.sleep(0.01)
+        assert read == 3
+        assert await anext(values) == 0
+
+
+async def test_leaving_early_closes_the_generator() -> None:
+    closed = threading.Event()
+
+    def endless() -> Iterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.set()
+
+    async with ReadAhead(endless) as values:
+        await anext(values)
+    assert await asyncio.to_thread(closed.wait, 5)
+
+
+async def test_a_read_that_never_returns_holds_up_nobody() -> None:
+    release = threading.Event()
+
+    def stuck() -> Iterator[int]:
+        yield 1
+        release.wait(5)
+        yield 2
+
+    async def take_all() -> None:
+        async with ReadAhead(stuck) as values:
+            async for _ in values:
+                pass
+
+    task = asyncio.create_task(take_all())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    async with asyncio.timeout(2):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    release.set()

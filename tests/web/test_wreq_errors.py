@@ -1,0 +1,40 @@
+import pytest
+
+from swath.domain.failure import FailureKind
+from swath.web.wreq_errors import failure_of
+
+# What the pinned version says, for cases that cannot be provoked over loopback. Each is an exception of that name.
+SAMPLES = [
+    (
+        "ConnectionError",
+        'ConnectError("dns error", DnsError(Dns(NoRecordsFound(NoRecords { query: Query { name: Name("nowhere.invalid."), '
+        + "query_type: A }, soa: None, response_code: NXDomain, authorities: None }))))",
+        FailureKind.DNS_UNKNOWN,
+    ),
+    ("ConnectionError", 'ConnectError("dns error", NoRecords { response_code: NoError })', FailureKind.DNS_UNKNOWN),
+    ("ConnectionError", 'ConnectError("dns error", NoRecords { response_code: ServFail })', FailureKind.DNS_TEMPORARY),
+    ("ConnectionError", 'ConnectError("dns error", DnsError(Timeout))', FailureKind.DNS_TEMPORARY),
+    ("ConnectionError", 'ConnectError("tcp connect error", Os { kind: TimedOut })', FailureKind.TIMEOUT),
+    ("ConnectionError", "source: Some(TimedOut)", FailureKind.TIMEOUT),
+    ("TimeoutError", "operation timed out", FailureKind.TIMEOUT),
+    ("ConnectionError", 'reason: "CERTIFICATE_VERIFY_FAILED"', FailureKind.TLS),
+    ("TlsError", "handshake", FailureKind.TLS),
+    ("ConnectionError", "source: Some(Error { code: SYSCALL (5), cause: None })", FailureKind.CONNECT),
+    ("ConnectionError", 'Os { code: 113, kind: HostUnreachable, message: "No route to host" }', FailureKind.CONNECT),
+    ("ConnectionResetError", "Os { kind: ConnectionReset }", FailureKind.CONNECT),
+    ("ProxyConnectionError", "TunnelUnsuccessful", FailureKind.PROXY),
+    ("SomethingNew", "of a later version", FailureKind.INTERNAL),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "kind"), SAMPLES)
+def test_the_text_of_the_client_tells_the_kind(name: str, text: str, kind: FailureKind) -> None:
+    error = type(name, (Exception,), {})(text)
+    assert failure_of(error, "http://site/").kind == kind
+
+
+@pytest.mark.parametrize("word", ["dns error", "TimedOut", "code: SSL", "CERTIFICATE_VERIFY_FAILED", "TooLarge"])
+def test_words_in_the_address_say_nothing(word: str) -> None:
+    address = f"http://site/{word.replace(' ', '%20')}"
+    error = type("RequestError", (Exception,), {})(f"kind: Request, uri: {address}, source: IncompleteMessage")
+    assert failure_of(error, "http://site/").kind == FailureKind.CONNECT
