@@ -184,7 +184,7 @@ names = st.text(max_size=30) | odd | wide | st.text("ab.~%", min_size=170, max_s
 
 
 @pytest.mark.req("R1")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     job_id=names,
     items=st.dictionaries(names, st.lists(names, unique=True, max_size=4), min_size=1, max_size=4),

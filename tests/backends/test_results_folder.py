@@ -122,6 +122,24 @@ async def test_a_replacement_that_died_half_way_is_completed_by_repeating_it(
     await storage.close()
 
 
+@pytest.mark.req("Z1", "Z2")
+@pytest.mark.parametrize(
+    ("function", "call"), [("rename", 1), ("rename", 2), ("unlink", 1), ("rmdir", 1), ("rmdir", 2)]
+)
+async def test_a_settlement_that_died_half_way_is_completed_by_repeating_it(
+    storage: FolderResults, root: Path, monkeypatch: pytest.MonkeyPatch, function: str, call: int
+) -> None:
+    await stage(storage, 1, "winner", "loser")
+    with monkeypatch.context() as dying:
+        die_at(dying, function, call, Crash())
+        with pytest.raises(Crash):
+            await storage.settle("job", 1, ["winner"])
+    assert await storage.open_leases("job") == [1]
+    await storage.settle("job", 1, ["winner"])
+    assert await storage.open_leases("job") == []
+    assert tree(root / "job") == {".leases/": "", "items/winner/html.html": "by 1"}
+
+
 @pytest.mark.req("Z2")
 async def test_who_lost_the_room_cannot_take_away_what_came_after(
     storage: FolderResults, root: Path, monkeypatch: pytest.MonkeyPatch

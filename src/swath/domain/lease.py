@@ -62,11 +62,11 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says with each commit.
+    """What a worker says of a job with each commit, over all its leases of that job; one report at a time.
 
-    `ceiling`: it never runs more items of the job than this until the answer says otherwise. `demand`: items of the job
-    it could run now (running or ready). A worker sends one report on a job at a time. `queued` and `begun`: sequence
-    numbers of running items of the lease that have not, and that have, sent their first request.
+    `ceiling`: it never runs more items than this until the answer says otherwise. `demand`: items it could run now
+    (running or ready). `queued` and `begun`: sequence numbers of running items that have not, and that have, sent their
+    first request.
     """
 
     ceiling: int

@@ -18,7 +18,7 @@ from swath.domain.errors import BadInput, UserError
 from swath.kit.declare import ScraperInfo, first_line, is_declared
 from swath.kit.scraper import HttpScraper
 
-__all__ = ["declarations", "files_in", "load_file"]
+__all__ = ["declarations", "declares", "files_in", "load_file"]
 
 _DECLARATION: Final = re.compile(
     r"""^@(?:\w+\.)?scraper\(\s*(?:scraper_id\s*=\s*)?(?P<quote>["'])(?P<id>[^"'\n]+)(?P=quote)""", re.MULTILINE
@@ -33,6 +33,17 @@ def files_in(folder: Path) -> list[Path]:
     except OSError:
         return []
     return [file for file in found if not file.name.startswith(("_", "."))]
+
+
+def declares(file: Path, scraper_id: str) -> bool:
+    """Whether a file declares that scraper, by its text alone."""
+    try:
+        raw = file.read_bytes()
+    except OSError:
+        return False
+    if scraper_id.encode() not in raw:
+        return False
+    return any(found["id"] == scraper_id for found in _DECLARATION.finditer(raw.decode("utf-8", "replace")))
 
 
 def declarations(file: Path) -> Iterator[ScraperInfo]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from swath.domain.errors import BadInput, UnknownName
 from swath.kit.declare import ScraperInfo, is_declared
-from swath.kit.files import declarations, files_in, load_file
+from swath.kit.files import declarations, declares, files_in, load_file
 from swath.kit.scraper import HttpScraper
 from swath.kit.shipped import SHIPPED, Shipped
 
@@ -68,7 +68,7 @@ class Registry:
             return _imported(row.target, scraper_id)
         for folder in self._folders:
             for file in files_in(folder.absolute()):
-                if any(info.id == scraper_id for info in declarations(file)):
+                if declares(file, scraper_id):
                     return _in_file(file, scraper_id)
         for point in entry_points(group=ENTRY_POINT_GROUP, name=scraper_id):
             return _imported(point.value, scraper_id)

@@ -1,20 +1,24 @@
 """Runs the real command line in a process that a test has armed: `python -m swath.testing.crash -- run … --items …`.
 
 `SWATH_CRASH_AT=point:N` kills it the N-th time that it reaches the point (observe/crash_points.py), and
-`SWATH_BROKEN=fence` switches the fence off, to show that the chaos checker notices. Only this module reads those
-variables, and nothing imports it, so a normal process cannot be armed.
+`SWATH_FREEZE_AT=point:N` stops it there until somebody sends SIGCONT. `SWATH_BROKEN=fence` switches the fence off, to
+show that the chaos checker notices. Only this module reads those variables: a normal process cannot be armed.
 """
 
 from __future__ import annotations
 
 import os
 import runpy
+import signal
 import sqlite3
 import sys
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
+from typing import Any
 
 from swath.backends.embedded import finishing, leases
+from swath.backends.embedded.database import Database
 from swath.backends.embedded.leases import Times
 from swath.backends.embedded.rooms import Rooms
 from swath.domain.lease import Directive, Grant, Lease, Report
@@ -26,6 +30,8 @@ __all__ = ["KILLED", "arm", "main"]
 
 KILLED = 137  # what a shell reports for kill -9
 
+_transaction = threading.Lock()
+
 
 def main(arguments: Sequence[str]) -> None:
     """Arms this process and becomes `swath` with these arguments."""
@@ -36,25 +42,51 @@ def main(arguments: Sequence[str]) -> None:
 
 def arm(environment: Mapping[str, str]) -> None:
     """Does what the variables ask for; a word that is not understood ends the process, or a test would show nothing."""
-    if where := environment.get("SWATH_CRASH_AT"):
-        point, _, hit = where.partition(":")
-        if point not in crash_points.POINTS or not hit.isdecimal() or int(hit) < 1:
-            sys.exit(f"SWATH_CRASH_AT={where}: give one of {', '.join(crash_points.POINTS)}, then :N")
-        crash_points.install(_death_at(point, int(hit)))
+    for variable, act in (("SWATH_CRASH_AT", _die), ("SWATH_FREEZE_AT", _freeze)):
+        if where := environment.get(variable):
+            crash_points.install(_at(*_place(variable, where), act))
+            _mark_transactions()
     if broken := environment.get("SWATH_BROKEN"):
         if broken != "fence":
             sys.exit(f"SWATH_BROKEN={broken}: only `fence` can be broken")
         _break_fence()
 
 
-def _death_at(point: str, hit: int) -> Callable[[str], None]:
+def _place(variable: str, where: str) -> tuple[str, int]:
+    point, _, hit = where.partition(":")
+    if point not in crash_points.POINTS or not hit.isdecimal() or int(hit) < 1:
+        sys.exit(f"{variable}={where}: give one of {', '.join(crash_points.POINTS)}, then :N")
+    return point, int(hit)
+
+
+def _at(point: str, hit: int, act: Callable[[], None]) -> Callable[[str], None]:
     hits = count(1)
 
     def reached(name: str) -> None:
         if name == point and next(hits) == hit:
-            os._exit(KILLED)
+            act()
 
     return reached
+
+
+def _die() -> None:
+    os._exit(KILLED)
+
+
+def _freeze() -> None:
+    """Not while another thread is inside a transaction: the store would stay locked, and nobody could go on."""
+    with _transaction:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _mark_transactions() -> None:
+    transact = Database._transact  # noqa: SLF001 there is no other place that sees all of them
+
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        with _transaction:
+            return transact(*args, **kwargs)
+
+    _replace(Database, "_transact", marked)
 
 
 def _break_fence() -> None:
@@ -81,10 +113,10 @@ def _job_of_any_lease(db: sqlite3.Connection, lease: Lease) -> int:
 
 
 def _regrant_also_the_lost(
-    db: sqlite3.Connection, times: Times, job_no: int, fence: int, report: Report, accepted: frozenset[int]
+    db: sqlite3.Connection, times: Times, job_no: int, lease: Lease, report: Report, accepted: frozenset[int]
 ) -> Grant:
-    if any(fence == known for known, _, _ in leases.item_leases(db, job_no)):
-        return _regrant(db, times, job_no, fence, report, accepted)
+    if db.execute("SELECT 1 FROM leases WHERE fence = ? AND rescued = 0", (lease.fence,)).fetchone():
+        return _regrant(db, times, job_no, lease, report, accepted)
     return Grant(directive=Directive.GO_ON, slots=report.ceiling, target=report.ceiling, accepted=accepted)
 
 

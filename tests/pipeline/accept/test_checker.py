@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given as hypothesis_given
@@ -122,7 +122,7 @@ def test_a_mapping_that_would_hide_a_column_is_refused() -> None:
 
 
 def test_the_caller_s_own_rows_are_not_changed() -> None:
-    rows = [{"APN": "1"}, {"input": {"APN": "2"}}]
+    rows: list[dict[str, Any]] = [{"APN": "1"}, {"input": {"APN": "2"}}]
     checker = RowChecker(Parcel, mapping={"parcel_id": "APN"})
     assert inputs(GivenRows("the demo", rows), checker) == [{"parcel_id": "1"}, {"parcel_id": "2"}]
     assert rows == [{"APN": "1"}, {"input": {"APN": "2"}}]
@@ -194,7 +194,7 @@ def test_whatever_a_scraper_s_own_validator_raises_is_about_that_row() -> None:
 
     items, bad = read(given("parcel_id\n1\n2\n"), Buggy)
     assert [item.item_id for item in items] == ["1"]
-    assert [str(row) for row in bad] == ["line 3: the scraper's input model raised KeyError: '2'"]
+    assert [str(row) for row in bad] == ["line 3: the scraper's input model raised KeyError('2')"]
 
 
 def test_a_message_stays_on_one_short_line() -> None:

@@ -115,7 +115,12 @@ def test_a_fifo_closed_inside_a_row_makes_that_row_bad(tmp_path: Path) -> None:
 def test_a_pipe_that_does_not_block_is_waited_for() -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    later = threading.Timer(0.02, lambda: (os.write(writing, b"parcel_id\n1\n"), os.close(writing)))
+
+    def write() -> None:
+        os.write(writing, b"parcel_id\n1\n")
+        os.close(writing)
+
+    later = threading.Timer(0.02, write)
     later.start()
     with open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 a descriptor, not a path
         assert inputs(FileSource("-", stdin=pipe)) == [{"parcel_id": "1"}]
@@ -124,8 +129,12 @@ def test_a_pipe_that_does_not_block_is_waited_for() -> None:
 
 @pytest.mark.parametrize(
     ("text", "form"),
-    [('[{"parcel_id": "1"}]', None), ('{"parcel_id": "1"}\n', None), ("parcel_id\n1\n", None)]
-    + [('{"parcel_id": "1"}', Format.JSONL)],
+    [
+        ('[{"parcel_id": "1"}]', None),
+        ('{"parcel_id": "1"}\n', None),
+        ("parcel_id\n1\n", None),
+        ('{"parcel_id": "1"}', Format.JSONL),
+    ],
 )
 def test_stdin_has_the_format_it_looks_like(text: str, form: Format | None) -> None:
     assert inputs(given(text, form)) == [{"parcel_id": "1"}]

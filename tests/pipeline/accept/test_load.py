@@ -6,6 +6,7 @@ import asyncio
 import io
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.req("J2", "J6")
 
 JOB = Job(job_id="county", scraper_id="demo-county")
 CHECKER = RowChecker(Parcel)
+STRICT = LoadOptions()
 LENIENT = LoadOptions(on_bad_rows=OnBadRows.SKIP, on_duplicates=OnDuplicates.KEEP_FIRST)
 
 
@@ -49,7 +51,7 @@ async def stored(store: MemoryStore) -> list[tuple[int, str]]:
     return [(record.seq, record.item_id) for record in await store.items("county", limit=100_000)]
 
 
-async def refused(store: MemoryStore, text: str, options: LoadOptions = LoadOptions()) -> RowsRefused:
+async def refused(store: MemoryStore, text: str, options: LoadOptions = STRICT) -> RowsRefused:
     with pytest.raises(RowsRefused) as raised:
         await load(store, JOB, given(text), CHECKER, options)
     assert "\n" not in str(raised.value)
@@ -199,7 +201,7 @@ async def test_the_order_of_columns_is_not_content(store: MemoryStore) -> None:
 
 
 async def test_rows_from_memory_load_like_a_file(store: MemoryStore) -> None:
-    rows = [{"item_id": "item-1", "input": {"parcel_id": "1"}}, {"parcel_id": "2"}]
+    rows: list[dict[str, Any]] = [{"item_id": "item-1", "input": {"parcel_id": "1"}}, {"parcel_id": "2"}]
     await load(store, JOB, GivenRows("the request", rows), CHECKER)
     assert await stored(store) == [(1, "item-1"), (2, "2")]
     with pytest.raises(BadInput, match="nothing: has no rows"):
@@ -251,7 +253,7 @@ async def test_a_load_killed_at_any_point_neither_loses_nor_doubles(
     store: MemoryStore, small_batches: None, point: str
 ) -> None:
     text = table(*range(20), 4, 5)
-    deaths = 0
+    deaths = visits = 0
     report: LoadReport | None = None
 
     def kill(reached: str) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swath.pipeline.finish.verify import verify
 
 from swath.backends.embedded import claims, leases
 from swath.bootstrap import Services, make_registry, make_worker, open_services
@@ -18,6 +17,7 @@ from swath.domain.item import Item
 from swath.domain.job import Job, JobStatus
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import ItemState, JobState
+from swath.pipeline.finish.verify import verify
 from swath.ports.job_store import Batch
 from swath.settings import Settings
 

@@ -22,6 +22,7 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written = b""
         self.closed = False
+        self.reading = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += bytes(data)
@@ -33,10 +34,10 @@ class Wire(asyncio.Transport):
         return self.closed
 
     def pause_reading(self) -> None:
-        pass
+        self.reading = False
 
     def resume_reading(self) -> None:
-        pass
+        self.reading = True
 
     def write_eof(self) -> None:
         pass
@@ -66,6 +67,16 @@ async def test_pipelined_requests_are_answered_in_order(county: DemoCounty, clie
     for number in range(300):
         assert b'"n": "%d"' % number in (await client.receive()).body
     await alive(county)
+
+
+async def test_a_client_that_asks_faster_than_it_is_answered_has_to_wait() -> None:
+    connection, wire = Connection(Responder(Switches(latency_ms=0.1)), set()), Wire()
+    connection.connection_made(wire)
+    connection.data_received(b"".join(ECHO % number for number in range(200)))
+    assert not wire.reading
+    await until(lambda: wire.reading)
+    assert 90 < wire.written.count(b"HTTP/1.1 200 OK") < 110
+    connection.connection_lost(None)
 
 
 async def test_a_request_may_come_byte_by_byte(client: Client) -> None:
@@ -143,15 +154,16 @@ async def test_rubbish_after_good_requests_is_refused_after_their_answers(county
 
 
 async def send_without_end(client: Client, start: bytes, piece: bytes) -> int:
-    """Send pieces until the site has had enough, and return its answer."""
+    """Send pieces until the site has had enough, and return its answer; 8 MB are more than any site should take."""
     await client.send(start)
 
     async def go_on() -> None:
-        while True:
+        for _ in range(8_000_000 // len(piece)):
             await client.send(piece)
 
     sending = asyncio.create_task(go_on())
-    answer = await client.receive()
+    async with asyncio.timeout(20):
+        answer = await client.receive()
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     await client.leave()

@@ -129,9 +129,13 @@ async def test_timestamps_are_monotonic_seconds_of_every_request(county: DemoCou
 
 def test_the_largest_window_slides(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four requests within one second, though no second of the clock has more than three."""
-    seen = _at(monkeypatch, 10.0, 10.6, 10.9, 11.0, 11.5, 14.0)
-    assert seen.largest_window == 4  # 10.6 to 11.5; 10.0 is a whole second before 11.0 and out of its window
+    seen = _at(monkeypatch, 10.0, 10.6, 10.9, 11.1, 11.5, 14.0)
+    assert seen.largest_window == 4
     assert seen.by_second() == [(10, 3), (11, 2), (14, 1)]
+
+
+def test_requests_a_whole_second_apart_are_in_no_window_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _at(monkeypatch, 10.0, 10.5, 11.0).largest_window == 2
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,9 @@ def finish(
     job_no = _job_of_live_lease(db, lease)
     if job_no is None:
         return Grant(directive=Directive.LOST)
-    accepted = {end.seq for end in ended if _end_item(db, job_no, lease.fence, end)}
-    _count(db, times, job_no, [end for end in ended if end.seq in accepted])
+    counted = [end for end in ended if _end_item(db, job_no, lease.fence, end)]
+    _count(db, times, job_no, counted)
+    accepted = {end.seq for end in counted}
     for back in handed_back:
         if _hand_back(db, times, job_no, lease.fence, back):
             accepted.add(back.seq)
@@ -133,18 +134,7 @@ def _regrant(
 ) -> Grant:
     """Writes the report and gives the worker its share of the slots as things stand now."""
     limit, cancelling = db.execute("SELECT concurrency, cancelling FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
-    slots, target = shares.regrant(db, job_no, lease.worker_id, limit, report.ceiling, report.demand)
-    db.execute(
-        "UPDATE leases SET queued = ?, begun = ?, waiting = ?, running = ?, renewed = ?, expires = ? WHERE fence = ?",
-        (
-            msgspec.json.encode(report.queued),
-            msgspec.json.encode(report.begun),
-            len(report.queued),
-            len(report.begun),
-            times.boot,
-            times.expires,
-            lease.fence,
-        ),
-    )
+    slots, target = shares.regrant(db, job_no, lease.worker_id, limit, report)
+    db.execute("UPDATE leases SET renewed = ?, expires = ? WHERE fence = ?", (times.boot, times.expires, lease.fence))
     directive = Directive.STOP if cancelling else Directive.GO_ON
     return Grant(directive=directive, slots=slots, target=target, accepted=accepted)

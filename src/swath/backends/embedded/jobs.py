@@ -93,7 +93,7 @@ def status(db: sqlite3.Connection, job_id: str) -> JobStatus:
 def _status(db: sqlite3.Connection, row: sqlite3.Row) -> JobStatus:
     job_no = row["job_no"]
     queued, running = db.execute(
-        "SELECT coalesce(sum(waiting), 0), coalesce(sum(running), 0) FROM leases WHERE job_no = ?", (job_no,)
+        "SELECT coalesce(sum(waiting), 0), coalesce(sum(running), 0) FROM shares WHERE job_no = ?", (job_no,)
     ).fetchone()
     ended = row["success"] + row["failed"] + row["skipped"] + row["cancelled"]
     counts = Counts(
@@ -202,9 +202,9 @@ def _ended_record(seq: int, item_id: str, input_: bytes, fence: int, ended: byte
 
 
 def _active(db: sqlite3.Connection, job_no: int) -> dict[int, ItemState]:
-    """Items that have a slot now, as their leases last reported."""
+    """Items that have a slot now, as their workers last reported."""
     active: dict[int, ItemState] = {}
-    for queued, begun in db.execute("SELECT queued, begun FROM leases WHERE job_no = ?", (job_no,)):
+    for queued, begun in db.execute("SELECT queued, begun FROM shares WHERE job_no = ?", (job_no,)):
         active |= dict.fromkeys(_seqs_decoder.decode(queued), ItemState.QUEUED)
         active |= dict.fromkeys(_seqs_decoder.decode(begun), ItemState.IN_PROGRESS)
     return active

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
+from swath.backends.embedded import shares
 from swath.backends.embedded.jobs import Progress
-from swath.backends.embedded.shares import drop_idle_share
 from swath.domain.lease import Directive, RescuedLease
 
 __all__ = ["HELD", "Times", "next_fence", "release", "renew", "rescue"]
@@ -66,25 +66,24 @@ def release(db: sqlite3.Connection, fence: int) -> None:
     if row is not None:
         job_no, worker, seqs = row
         _return_items(db, job_no, fence, _seqs_decoder.decode(seqs), frozenset())
-        drop_idle_share(db, job_no, worker)
+        shares.drop_idle_share(db, job_no, worker)
 
 
 def rescue(db: sqlite3.Connection, times: Times, worker_id: str, is_dead: Callable[[str], bool]) -> list[RescuedLease]:
     """See LeaseBook.rescue."""
     rescued = []
-    rows = db.execute("SELECT fence, job_no, worker, seqs, begun, renewed, expires FROM leases").fetchall()
+    rows = db.execute("SELECT fence, job_no, worker, seqs, renewed, expires FROM leases").fetchall()
     dead = {worker: is_dead(worker) for worker in {row[2] for row in rows}}
-    for fence, job_no, worker, seqs, begun, renewed, expires in rows:
+    for fence, job_no, worker, seqs, renewed, expires in rows:
         if expires > times.boot and not dead[worker]:
             continue
         held = _seqs_decoder.decode(seqs)
-        returned = _return_items(db, job_no, fence, held, frozenset(_seqs_decoder.decode(begun)))
+        returned = _return_items(db, job_no, fence, held, shares.begun(db, job_no, worker))
         db.execute(
-            "UPDATE leases SET rescued = 1, worker = ?, queued = '[]', begun = '[]', waiting = 0, running = 0, "
-            "renewed = ?, expires = ? WHERE fence = ?",
+            "UPDATE leases SET rescued = 1, worker = ?, renewed = ?, expires = ? WHERE fence = ?",
             (worker_id, times.boot, times.expires, fence),
         )
-        drop_idle_share(db, job_no, worker)
+        shares.drop_idle_share(db, job_no, worker)
         (job_id,) = db.execute("SELECT job_id FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
         rescued.append(
             RescuedLease(

@@ -28,7 +28,7 @@ SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS jobs (
-    job_no      INTEGER PRIMARY KEY,
+    job_no      INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice
     job_id      TEXT NOT NULL UNIQUE,
     spec        BLOB NOT NULL,               -- the Job, as JSON
     state       TEXT NOT NULL,
@@ -92,10 +92,6 @@ CREATE TABLE IF NOT EXISTS leases (
     worker  TEXT NOT NULL,
     ending  INTEGER NOT NULL,                -- 1: the right to end the job, no items
     rescued INTEGER NOT NULL DEFAULT 0,      -- 1: taken from its worker, being cleaned up by `worker`
-    queued  BLOB NOT NULL DEFAULT '[]',
-    begun   BLOB NOT NULL DEFAULT '[]',
-    running INTEGER NOT NULL DEFAULT 0,      -- of `begun`, so that a status needs no JSON
-    waiting INTEGER NOT NULL DEFAULT 0,      -- of `queued`
     seqs    BLOB NOT NULL DEFAULT '[]',
     renewed REAL NOT NULL,                   -- on the boot clock, like `expires`
     expires REAL NOT NULL
@@ -103,7 +99,14 @@ CREATE TABLE IF NOT EXISTS leases (
 CREATE INDEX IF NOT EXISTS leases_of_job ON leases (job_no);
 
 CREATE TABLE IF NOT EXISTS shares (          -- of a worker in a job's concurrency, while it has leases there
-    job_no INTEGER NOT NULL, worker TEXT NOT NULL, slots INTEGER NOT NULL, demand INTEGER NOT NULL,
+    job_no  INTEGER NOT NULL,
+    worker  TEXT NOT NULL,
+    slots   INTEGER NOT NULL,
+    demand  INTEGER NOT NULL,
+    queued  BLOB NOT NULL DEFAULT '[]',      -- which items, as it last reported
+    begun   BLOB NOT NULL DEFAULT '[]',
+    waiting INTEGER NOT NULL DEFAULT 0,      -- how many are queued, so that a status needs no JSON
+    running INTEGER NOT NULL DEFAULT 0,      -- how many have begun
     PRIMARY KEY (job_no, worker)
 ) WITHOUT ROWID;
 """

@@ -8,9 +8,11 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
-from swath.domain.lease import fair_share, grant_slots
+import msgspec
 
-__all__ = ["Slots", "busy_others", "drop_idle_share", "enter", "regrant"]
+from swath.domain.lease import Report, fair_share, grant_slots
+
+__all__ = ["Slots", "begun", "busy_others", "drop_idle_share", "enter", "regrant"]
 
 
 class Slots(NamedTuple):
@@ -35,16 +37,26 @@ def enter(db: sqlite3.Connection, job_no: int, worker: str, limit: int, items: i
     ).fetchone()
     if known is not None:
         return Slots(known[0], _target(db, job_no, worker, limit))
-    db.execute("INSERT INTO shares VALUES (?, ?, 0, ?)", (job_no, worker, items))
+    db.execute("INSERT INTO shares (job_no, worker, slots, demand) VALUES (?, ?, 0, ?)", (job_no, worker, items))
     return _give(db, job_no, worker, limit, 0)
 
 
-def regrant(db: sqlite3.Connection, job_no: int, worker: str, limit: int, ceiling: int, demand: int) -> Slots:
+def regrant(db: sqlite3.Connection, job_no: int, worker: str, limit: int, report: Report) -> Slots:
     """Takes a worker's report and gives it its share as things stand now."""
     (before,) = db.execute(
-        "UPDATE shares SET demand = ? WHERE job_no = ? AND worker = ? RETURNING slots", (demand, job_no, worker)
+        "UPDATE shares SET demand = ?, queued = ?, begun = ?, waiting = ?, running = ? WHERE job_no = ? AND worker = ? "
+        "RETURNING slots",
+        (
+            report.demand,
+            msgspec.json.encode(report.queued),
+            msgspec.json.encode(report.begun),
+            len(report.queued),
+            len(report.begun),
+            job_no,
+            worker,
+        ),
     ).fetchone()
-    return _give(db, job_no, worker, limit, min(ceiling, before))  # a worker cannot raise itself
+    return _give(db, job_no, worker, limit, min(report.ceiling, before))  # a worker cannot raise itself
 
 
 def _give(db: sqlite3.Connection, job_no: int, worker: str, limit: int, ceiling: int) -> Slots:
@@ -61,6 +73,12 @@ def _target(db: sqlite3.Connection, job_no: int, worker: str, limit: int) -> int
     rows = db.execute("SELECT worker, demand FROM shares WHERE job_no = ? ORDER BY worker", (job_no,)).fetchall()
     shares = fair_share(limit, [demand for _, demand in rows])
     return shares[[other for other, _ in rows].index(worker)]
+
+
+def begun(db: sqlite3.Connection, job_no: int, worker: str) -> frozenset[int]:
+    """Which items of the job the worker had sent requests for, as it last reported."""
+    row = db.execute("SELECT begun FROM shares WHERE job_no = ? AND worker = ?", (job_no, worker)).fetchone()
+    return frozenset() if row is None else frozenset(msgspec.json.decode(row[0], type=list[int]))
 
 
 def drop_idle_share(db: sqlite3.Connection, job_no: int, worker: str) -> None:

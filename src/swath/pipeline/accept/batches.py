@@ -6,7 +6,7 @@ Comes before: load.py, which hands the batches to the store. Everything here run
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -35,7 +35,7 @@ class CheckedBatch(msgspec.Struct, frozen=True):
     lines: tuple[int, ...]
 
 
-def checked_batches(source: RowSource, checker: RowChecker) -> Iterator[CheckedBatch]:
+def checked_batches(source: RowSource, checker: RowChecker) -> Generator[CheckedBatch, None, None]:
     """Reads and checks everything. Batches end where content says so, so the same content gives the same batches."""
     with source.open() as opened:
         if opened.columns is not None:

@@ -104,7 +104,7 @@ class RowChecker:
         except _BadRowError as error:
             return BadRow(row.number, row.line, str(error))
         except Exception as error:  # noqa: BLE001 whatever a scraper's own validator raises is about this row
-            return BadRow(row.number, row.line, f"the scraper's input model raised {type(error).__name__}: {error}")
+            return BadRow(row.number, row.line, f"the scraper's input model raised {shown(error)}")
 
     def _without_empty(self, data: dict[str, Any]) -> dict[str, Any]:
         kept = dict(data)

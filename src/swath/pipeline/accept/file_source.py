@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from enum import StrEnum
 from itertools import chain
 from pathlib import PurePath
-from typing import IO, Final
+from typing import Final
 
 from swath.domain.errors import BadInput
 from swath.pipeline.accept.csv_rows import CsvRows
 from swath.pipeline.accept.json_rows import json_array_rows, json_lines_rows
-from swath.pipeline.accept.raw_bytes import STDIN, chunks_of, open_bytes, unpacked
+from swath.pipeline.accept.raw_bytes import STDIN, ByteReader, chunks_of, open_bytes, unpacked
 from swath.pipeline.accept.rows import OpenedRows
 from swath.pipeline.accept.text import Lines, text_blocks
 
@@ -48,7 +48,7 @@ class FileSource:
         form: Format | None = None,
         *,
         delimiter: str | None = None,
-        stdin: IO[bytes] | None = None,
+        stdin: ByteReader | None = None,
     ) -> None:
         self._path = str(path)
         self.name = "stdin" if self._path == STDIN else self._path

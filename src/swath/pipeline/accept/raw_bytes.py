@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import IO, Final
+from typing import Final, Protocol
 
 from swath.domain.errors import BadInput
 
-__all__ = ["CHUNK_BYTES", "STDIN", "chunks_of", "open_bytes", "reason", "unpacked"]
+__all__ = ["CHUNK_BYTES", "STDIN", "ByteReader", "chunks_of", "open_bytes", "reason", "unpacked"]
 
 CHUNK_BYTES: Final = 1 << 17
 STDIN: Final = "-"
@@ -34,7 +34,19 @@ _FOREIGN: Final = (
 _LONGEST_MAGIC: Final = 8
 
 
-def open_bytes(path: str, stdin: IO[bytes] | None) -> AbstractContextManager[IO[bytes]]:
+class ByteReader(Protocol):
+    """An open file or pipe."""
+
+    def read(self, size: int, /) -> bytes | None:
+        """At most so many bytes; none at the end, None from a non-blocking pipe that is empty for now."""
+        ...
+
+    def fileno(self) -> int:
+        """By which to wait for such a pipe."""
+        ...
+
+
+def open_bytes(path: str, stdin: ByteReader | None) -> AbstractContextManager[ByteReader]:
     """The open file; `-` is stdin, which stays open. Raises BadInput."""
     try:
         if path != STDIN:
@@ -70,7 +82,7 @@ def _neighbour(path: str) -> str:
     return f"; did you mean {str(Path(path).with_name(near[0]))!r}?" if near else "; check the path"
 
 
-def chunks_of(name: str, file: IO[bytes]) -> Iterator[bytes]:
+def chunks_of(name: str, file: ByteReader) -> Iterator[bytes]:
     """Reads to the end. The first chunk is long enough to tell formats apart, however slowly a pipe is filled."""
     held = b""
     try:
@@ -85,11 +97,9 @@ def chunks_of(name: str, file: IO[bytes]) -> Iterator[bytes]:
         yield held
 
 
-def _read(file: IO[bytes]) -> bytes:
-    data: bytes | None = file.read(CHUNK_BYTES)
-    while data is None:  # a non-blocking pipe with nothing in it yet, which typeshed does not know
+def _read(file: ByteReader) -> bytes:
+    while (data := file.read(CHUNK_BYTES)) is None:
         select.select([file], [], [])
-        data = file.read(CHUNK_BYTES)
     return data
 
 

@@ -1,10 +1,11 @@
-"""ReadAhead: runs a blocking iterator in a thread of its own, a few values ahead of the coroutine that takes them."""
+"""ReadAhead: runs a blocking generator in a thread of its own, a few values ahead of the coroutine that takes them."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -26,7 +27,7 @@ class ReadAhead(Generic[T]):
     The thread is a daemon and not from asyncio's pool: one that waits for a silent stdin must not keep the process.
     """
 
-    def __init__(self, produce: Callable[[], Iterator[T]], depth: int = 2) -> None:
+    def __init__(self, produce: Callable[[], Generator[T, None, None]], depth: int = 2) -> None:
         self._produce = produce
         self._room = threading.Semaphore(depth)
         self._stopped = threading.Event()
@@ -56,18 +57,16 @@ class ReadAhead(Generic[T]):
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         end = _End(None)
-        values = self._produce()
         try:
-            for value in values:
-                self._room.acquire()
-                if self._stopped.is_set():
-                    break
-                self._hand_over(loop, value)
+            # Closed here, so that a file is closed now and not when its generator is collected.
+            with closing(self._produce()) as values:
+                for value in values:
+                    self._room.acquire()
+                    if self._stopped.is_set():
+                        break
+                    self._hand_over(loop, value)
         except BaseException as error:  # noqa: BLE001 raised again where the values are taken
             end = _End(error)
-        finally:
-            if close := getattr(values, "close", None):
-                close()  # lets a generator close its file now, not when it is collected
         self._hand_over(loop, end)
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop, value: T | _End) -> None:

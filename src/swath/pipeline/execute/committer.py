@@ -6,6 +6,7 @@ Before: the runner's outbox. After: the grant goes back to the runner; when all 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -42,16 +43,15 @@ class Committer:
         book: LeaseBook,
         storage: ResultStorage,
         clock: Clock,
-        demand: Callable[[], int],
         report_seconds: float,
     ) -> None:
         self._runner = runner
-        self._demand = demand
         self._book = book
         self._storage = storage
         self._clock = clock
         self._report_seconds = report_seconds
         self._uncertain = False
+        self._may_have_won = False
 
     async def run(self) -> None:
         """Commits until nothing is left, then settles and releases the lease."""
@@ -67,11 +67,18 @@ class Committer:
                     await self._commit(group)
         except LeaseLost:
             runner.abandon()
+        if runner.lost and not self._may_have_won:
+            await self._clear_room()
         if runner.lost or self._uncertain:
             return  # whoever rescues the lease cleans up; we no longer know what is ours
         reach("before_release")
         await self._patiently(lambda: self._storage.settle(lease.job.job_id, lease.fence, ()))
         await self._patiently(lambda: self._book.release(lease.fence))
+
+    async def _clear_room(self) -> None:
+        """Somebody frozen between claim and room makes it after the rescue, which then had nothing to clear away."""
+        with contextlib.suppress(StoreUnavailable):
+            await self._storage.settle(self._runner.lease.job.job_id, self._runner.lease.fence, ())
 
     async def _commit(self, group: list[Outcome]) -> None:
         ended = await self._store_files([outcome for outcome in group if isinstance(outcome.end, Ended)])
@@ -89,7 +96,10 @@ class Committer:
 
     async def _finish(self, ended: list[Ended], back: list[HandedBack]) -> Grant:
         runner, sent_at = self._runner, self._clock.boot()
-        grant = await self._book.finish(runner.lease, ended, back, runner.report(self._demand()))
+        won_before, self._may_have_won = self._may_have_won, self._may_have_won or bool(ended)
+        grant = await self._book.finish(runner.lease, ended, back, runner.slots.report())
+        if grant.directive is Directive.LOST:
+            self._may_have_won = won_before
         runner.deadline = sent_at + runner.lease.lease_seconds
         return grant
 

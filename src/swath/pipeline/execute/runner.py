@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from swath.domain.attempt import Attempt, Ended, HandedBack, Tries
 from swath.domain.errors import LeaseLost
-from swath.domain.lease import Directive, Lease, LeasedItem, Report
+from swath.domain.lease import Directive, Lease, LeasedItem
 from swath.domain.retry import RetryIn, decide
 from swath.domain.transitions import ItemState
 from swath.pipeline.execute.attempt import Bench, Tried, attempt
@@ -51,7 +51,6 @@ class LeaseRunner:
         self._on_change = on_change
         self._ready = deque(Work(item) for item in lease.items)
         self._running: dict[int, asyncio.Task[None]] = {}
-        self._begun: set[int] = set()
         self._waiting: dict[int, tuple[Work, float, asyncio.Task[None]]] = {}
         self._stopping = False
 
@@ -63,23 +62,9 @@ class LeaseRunner:
         return len(self._ready)
 
     @property
-    def running(self) -> int:
-        """Items that have a slot."""
-        return len(self._running)
-
-    @property
     def drained(self) -> bool:
         """Whether no item is left in this worker's hands, written outcomes apart."""
         return not (self._ready or self._running or self._waiting)
-
-    def report(self, demand: int) -> Report:
-        """What the next commit says; `demand` is that of all our leases of the job."""
-        return Report(
-            ceiling=self.slots.ceiling,
-            demand=demand,
-            queued=tuple(seq for seq in self._running if seq not in self._begun),
-            begun=tuple(self._begun),
-        )
 
     def obey(self, directive: Directive) -> None:
         """Does what the store says of this lease."""
@@ -100,7 +85,7 @@ class LeaseRunner:
             and self._bench.clock.boot() < self.deadline
         ):
             work = self._ready.popleft()
-            self.slots.take()
+            self.slots.take(work.item.seq)
             self._running[work.item.seq] = asyncio.create_task(self._run(work))
 
     async def _run(self, work: Work) -> None:
@@ -112,8 +97,7 @@ class LeaseRunner:
             pass  # the book will say whether the lease is lost or only late; the item was not tried
         finally:
             del self._running[seq]
-            self._begun.discard(seq)
-            self.slots.give()
+            self.slots.give(seq)
             if not self.lost:
                 self._go_on(work, tried)
         self.start_ready()
@@ -132,7 +116,7 @@ class LeaseRunner:
         """No request leaves this worker when its lease may be somebody else's."""
         if self.lost or self._bench.clock.boot() >= self.deadline:
             raise LeaseLost(f"lease {self.lease.fence} is over")
-        self._begun.add(seq)
+        self.slots.begin(seq)
 
     def _take(self, work: Work, tried: Tried) -> None:
         """Decides what an attempt means: the end of the item, or another try."""

@@ -1,4 +1,4 @@
-"""JobSlots: how many items of one job this worker may run at once, over all its leases of that job.
+"""JobSlots: how many items of one job this worker may run at once, over all its leases of that job, and which do run.
 
 The store's answers come through committer.py; runner.py asks before it starts an item. The rules: domain/lease.py.
 """
@@ -6,10 +6,20 @@ The store's answers come through committer.py; runner.py asks before it starts a
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
-from swath.domain.lease import Grant
+from swath.domain.lease import Grant, Report
 
-__all__ = ["JobSlots"]
+__all__ = ["JobSlots", "UsesSlots"]
+
+
+class UsesSlots(Protocol):
+    """A lease in this worker's hands."""
+
+    @property
+    def ready(self) -> int:
+        """Items that could start at once."""
+        ...
 
 
 class JobSlots:
@@ -17,16 +27,17 @@ class JobSlots:
 
     def __init__(self, slots: int, target: int) -> None:
         self.turn = asyncio.Lock()
-        self.running = 0
-        self.leases = 0
+        self.users: set[UsesSlots] = set()
+        self._queued: set[int] = set()
+        self._begun: set[int] = set()
         self._ceiling = slots
         self._target = target
         self._shrink()
 
     @property
-    def ceiling(self) -> int:
-        """How many may run; binds us until the store's next answer."""
-        return self._ceiling
+    def running(self) -> int:
+        """Items that have a slot."""
+        return len(self._queued) + len(self._begun)
 
     @property
     def free(self) -> int:
@@ -38,14 +49,29 @@ class JobSlots:
         """Whether our fair share is more than we have."""
         return self._ceiling < self._target
 
-    def take(self) -> None:
+    def take(self, seq: int) -> None:
         """An item starts."""
-        self.running += 1
+        self._queued.add(seq)
 
-    def give(self) -> None:
-        """An item has ended or waits."""
-        self.running -= 1
+    def begin(self, seq: int) -> None:
+        """Its first request is about to be sent."""
+        self._queued.discard(seq)
+        self._begun.add(seq)
+
+    def give(self, seq: int) -> None:
+        """An item has ended, or goes to wait."""
+        self._queued.discard(seq)
+        self._begun.discard(seq)
         self._shrink()
+
+    def report(self) -> Report:
+        """What the next commit says. Its ceiling binds us until the answer comes."""
+        return Report(
+            ceiling=self._ceiling,
+            demand=self.running + sum(user.ready for user in self.users),
+            queued=tuple(self._queued),
+            begun=tuple(self._begun),
+        )
 
     def apply(self, grant: Grant) -> None:
         """Takes the store's answer: more slots at once, fewer as items end."""

@@ -116,11 +116,6 @@ class Worker:
             return False
         return sum(slots.running for slots in self._slots.values()) < self._options.max_items
 
-    def _demand(self, job_id: str) -> int:
-        """Items of the job that could run here now."""
-        runners = [runner for runner in self._runners.values() if runner.lease.job.job_id == job_id]
-        return sum(runner.running + runner.ready for runner in runners)
-
     async def _claim(self) -> Lease | None:
         options = self._options
         # A job of which items are ready here needs more slots, not another lease.
@@ -156,22 +151,15 @@ class Worker:
         bench = Bench(lease.job, scraper, parts.transport, parts.clock, self._options.worker_id)
         job_id = lease.job.job_id
         slots = self._slots.setdefault(job_id, JobSlots(lease.slots, lease.target))
-        slots.leases += 1
         runner = LeaseRunner(lease, bench, deadline, slots, self._changed.set)
+        slots.users.add(runner)
         self._runners[lease.fence] = runner
         try:
-            await Committer(
-                runner,
-                parts.book,
-                parts.storage,
-                parts.clock,
-                lambda: self._demand(job_id),
-                self._options.report_seconds,
-            ).run()
+            await Committer(runner, parts.book, parts.storage, parts.clock, self._options.report_seconds).run()
         finally:
             del self._runners[lease.fence]
-            slots.leases -= 1
-            if not slots.leases:
+            slots.users.discard(runner)
+            if not slots.users:
                 del self._slots[job_id]
             self._changed.set()
 

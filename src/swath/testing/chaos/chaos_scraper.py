@@ -1,5 +1,5 @@
-"""The scraper of a chaos job. job.py copies this file beside the job's items, where `swath run ./chaos_scraper.py` finds
-it, and puts `chaos.json` next to it. Needs no network; writes one line per attempt, so that wasted ones can be counted.
+"""The scraper of a chaos job. job.py copies this file beside the job's items, for `swath run ./chaos_scraper.py`, and
+puts `chaos.json` next to it. Needs no network; writes one line per attempt, so that wasted ones can be counted.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from swath.testing.chaos import truth
@@ -111,7 +110,8 @@ def _check_sums(db: sqlite3.Connection, row: sqlite3.Row, known: dict[str, Known
     by_outcomes = Counter(
         dict(
             db.execute(
-                "SELECT json_extract(CAST(ended AS TEXT), '$.state'), count(*) FROM outcomes WHERE job_no = ? GROUP BY 1",
+                "SELECT json_extract(CAST(ended AS TEXT), '$.state') AS state, count(*) "
+                "FROM outcomes WHERE job_no = ? GROUP BY state",
                 (row["job_no"],),
             ).fetchall()
         )
@@ -129,7 +129,7 @@ def _check_sums(db: sqlite3.Connection, row: sqlite3.Row, known: dict[str, Known
 
 
 def _check_leftovers(db: sqlite3.Connection, job_no: int, findings: Findings) -> None:
-    for table in ("leases", "waiting"):
+    for table in ("leases", "waiting", "shares"):
         (left,) = db.execute(f"SELECT count(*) FROM {table} WHERE job_no = ?", (job_no,)).fetchone()  # noqa: S608 our own names
         findings.expect(left == 0, Kind.STRAY, table, f"{left} rows are left")
     (fresh,) = db.execute("SELECT fresh FROM jobs WHERE job_no = ?", (job_no,)).fetchone()

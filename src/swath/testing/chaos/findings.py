@@ -1,4 +1,7 @@
-"""What can be wrong with a job after chaos: five kinds of problem, counted apart. Filled by the checker, shown by report.py."""
+"""What can be wrong with a job after chaos: five kinds of problem, counted apart.
+
+Filled by the checker and the supervisor, shown by report.py.
+"""
 
 from __future__ import annotations
 

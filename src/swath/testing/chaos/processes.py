@@ -1,4 +1,4 @@
-"""Pack: the processes that a storm starts, strikes and starts again. None outlives it, whatever happens to the supervisor.
+"""Pack: the processes that a storm starts, strikes and starts again. None outlives it, even if the supervisor is killed.
 
 Used by storm.py, which decides whom to strike and when.
 """
@@ -6,7 +6,6 @@ Used by storm.py, which decides whom to strike and when.
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["Pack", "Process", "die_with_parent"]
+__all__ = ["Pack", "Process", "die_with_parent", "log_errors"]
 
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -31,13 +30,15 @@ def die_with_parent() -> None:
 
 @dataclass(eq=False)
 class Process:
-    """One process. `signals` is what was sent to it, so that its end can be judged."""
+    """One process. `signals` is what was sent to it, so that its end can be judged; `held` its leases when frozen."""
 
     role: str
     popen: subprocess.Popen[bytes]
     started_at: float
     signals: list[signal.Signals] = field(default_factory=list)
     frozen: bool = False
+    stopped_at: float = 0.0
+    held: frozenset[int] = frozenset()
 
     @property
     def pid(self) -> int:
@@ -56,6 +57,8 @@ class Process:
             self.frozen = True
         elif number is signal.SIGCONT:
             self.frozen = False
+        elif number is signal.SIGTERM:
+            self.stopped_at = time.monotonic()
         self.popen.send_signal(number)
 
 
@@ -108,7 +111,7 @@ class Pack:
         return next((process for process in self.alive if process.pid == pid), None)
 
     def kill(self, process: Process) -> None:
-        """kill -9, and waits until it is really gone: its locks with it."""
+        """Waits until it is really gone, and its locks with it."""
         process.send(signal.SIGKILL)
         process.popen.wait()
 
@@ -120,6 +123,3 @@ def log_errors(log: Path) -> list[str]:
         return []
     with log.open(encoding="utf-8", errors="replace") as lines:
         return [line.rstrip() for line in lines if any(word in line for word in words)]
-
-
-assert os.name == "posix", "signals, locks and leases of one machine are what chaos is about"

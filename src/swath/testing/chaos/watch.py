@@ -1,6 +1,6 @@
 """Watch: looks into the store of a running job with short read-only readings, to see how far it is and who holds what.
 
-Used by storm.py (when to strike, whom) and recovery.py (how long items stay with the dead). sqlite3 alone, like the checker.
+Used by storm.py (when to strike, whom) and recovery.py (how long items stay with the dead). Only sqlite3, as in check.py.
 """
 
 from __future__ import annotations
@@ -81,10 +81,16 @@ class Watch:
     def held_by(self, pid: int) -> Held:
         """The leases of a process, and their unfinished items."""
         fences, seqs = set(), set()
-        for fence, worker, listed in self._rows("SELECT fence, worker, seqs FROM leases WHERE ending = 0 AND rescued = 0"):
+        for fence, worker, listed in self._rows(
+            "SELECT fence, worker, seqs FROM leases WHERE ending = 0 AND rescued = 0"
+        ):
             if _pid(str(worker)) == pid:
                 fences.add(int(str(fence)))
-                seqs |= {seq for seq, (holder, state) in self.items(json.loads(_text(listed))).items() if holder == fence and state == 0}
+                seqs |= {
+                    seq
+                    for seq, (holder, state) in self.items(json.loads(_text(listed))).items()
+                    if holder == fence and state == 0
+                }
         return Held(frozenset(fences), frozenset(seqs))
 
     def open_leases(self, fences: Collection[int]) -> set[int]:

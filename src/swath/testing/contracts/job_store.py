@@ -25,11 +25,11 @@ from swath.testing.contracts.orders import (
     claimed,
     end_job,
     failed,
-    finish_all,
     finished,
     listing,
     order,
     ready,
+    run_all,
     success,
 )
 
@@ -100,26 +100,26 @@ class JobStoreContract(LoadContract):  # three deep with the back end's class; t
             await store.status("maricopa-2025")
 
     async def test_counts_follow_what_has_ended(self, store: Store) -> None:
-        await ready(store, items=6)
+        await ready(store, items=12)
         lease = await claimed(store)
         skipped = Ended(seq=4, state=ItemState.SKIPPED, reason="robots")
         ends = [success(1), success(2, Finding.NOT_FOUND), failed(3, FailureKind.BLOCKED), skipped, failed(5)]
         await finished(store, lease, ends)
         status = await store.status("job")
-        assert status.counts == Counts(pending=1, success=2, not_found=1, failed=2, skipped=1, total=6)
+        assert status.counts == Counts(pending=7, success=2, not_found=1, failed=2, skipped=1, total=12)
         assert status.failures == {"blocked": 1, "timeout": 1}
 
     async def test_running_items_are_counted_as_their_lease_last_reported(self, store: Store) -> None:
-        await ready(store, items=6)
+        await ready(store, items=10)
         lease = await claimed(store)
-        assert (await store.status("job")).counts == Counts(pending=6, total=6)
+        assert (await store.status("job")).counts == Counts(pending=10, total=10)
         await finished(store, lease, [success(1)], report=Report(ceiling=3, demand=5, queued=(2,), begun=(3, 4)))
-        assert (await store.status("job")).counts == Counts(pending=2, queued=1, in_progress=2, success=1, total=6)
+        assert (await store.status("job")).counts == Counts(pending=6, queued=1, in_progress=2, success=1, total=10)
         states = [record.state.value for record in (await listing(store)).values()]
-        assert states == ["success", "queued", "in_progress", "in_progress", "pending", "pending"]
+        assert states == ["success", "queued", "in_progress", "in_progress", *["pending"] * 6]
 
     async def test_a_status_is_one_consistent_reading(self, store: Store) -> None:
-        await ready(store, items=8)
+        await ready(store, items=16)
         lease = await claimed(store)
 
         async def work() -> None:
@@ -132,19 +132,19 @@ class JobStoreContract(LoadContract):  # three deep with the back end's class; t
 
         for status in (await asyncio.gather(look(), work()))[0]:
             counts = status.counts
-            assert counts.pending + counts.queued + counts.in_progress + counts.success == counts.total == 8
+            assert counts.pending + counts.queued + counts.in_progress + counts.success == counts.total == 16
 
     async def test_times_of_a_job_are_those_of_people(self, store: Store, clock: FakeClock) -> None:
         await ready(store)
         clock.advance(10)
         started = clock.now()
-        await finish_all(store, await claimed(store))
+        await run_all(store)
         clock.advance(10)
         status = await end_job(store)
         assert (status.started_at, status.ended_at) == (started, clock.now())
 
     async def test_the_pace_is_that_of_the_last_seconds(self, store: Store, clock: FakeClock) -> None:
-        await ready(store, items=80, limit=80)
+        await ready(store, items=160, limit=80)
         lease = await claimed(store)
         assert (await store.status("job")).items_per_second == 0.0
         for seq in range(1, 61):
@@ -223,7 +223,7 @@ class JobStoreContract(LoadContract):  # three deep with the back end's class; t
 
     async def test_cancel_leaves_a_terminal_job_unchanged(self, store: Store) -> None:
         await ready(store)
-        await finish_all(store, await claimed(store))
+        await run_all(store)
         before = await end_job(store)
         assert before.state is JobState.COMPLETED
         assert await store.cancel("job") == before

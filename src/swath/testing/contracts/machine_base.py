@@ -53,6 +53,7 @@ class MachineBase(RuleBasedStateMachine):
         self.workers = [f"w{n}" for n in range(WORKERS)]
         self.hired = WORKERS
         self.ordered = 0
+        self.commits = 0  # since the last cancel
         self.store, self.kill = self.make_store(self.clock)
 
     def make_store(self, clock: FakeClock) -> tuple[Store, Kill]:
@@ -77,10 +78,9 @@ class MachineBase(RuleBasedStateMachine):
         """Store and model say the same, and no job has more slots or running items than its limit."""
         self.run(self._agree())
         for job in self.model.jobs.values():
-            live = self.model.live(job)
-            assert sum(lease.granted for lease in live) <= job.limit, "more slots granted than the limit allows"
-            assert sum(len(lease.queued) + len(lease.begun) for lease in live) <= job.limit
-            assert all(len(lease.queued) + len(lease.begun) <= lease.granted for lease in live)
+            assert sum(share.ceiling for share in job.shares.values()) <= job.limit, "more slots than the limit allows"
+            for worker, share in job.shares.items():
+                assert sum(lease.running for lease in self.model.live(job, worker)) <= share.ceiling
 
     async def _agree(self) -> None:
         listed = await self.store.jobs()

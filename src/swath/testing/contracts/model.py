@@ -15,7 +15,7 @@ from swath.domain.item import ItemRecord
 from swath.domain.job import Counts, JobStatus
 from swath.domain.lease import Lease
 from swath.domain.transitions import ItemState, JobState
-from swath.testing.contracts.model_records import ModelItem, ModelJob, ModelLease
+from swath.testing.contracts.model_records import ModelItem, ModelJob, ModelLease, ModelShare
 
 __all__ = ["Model"]
 
@@ -35,19 +35,20 @@ class Model:
         """Every lease of the job."""
         return [lease for lease in self.leases.values() if lease.job_id == job.order.job_id]
 
-    def live(self, job: ModelJob) -> list[ModelLease]:
-        """Leases of the job under which items may run."""
-        return [lease for lease in self.leases_of(job) if not lease.ending and not lease.rescued]
+    def live(self, job: ModelJob, worker: str | None = None) -> list[ModelLease]:
+        """Leases of the job under which items may run, of one worker or of all."""
+        live = [lease for lease in self.leases_of(job) if not lease.ending and not lease.rescued]
+        return [lease for lease in live if worker in (None, lease.owner)]
 
-    def next_job(self, boot: float) -> ModelJob | None:
-        """Whose items the next claim must hand out."""
+    def next_job(self, worker: str, boot: float) -> ModelJob | None:
+        """Whose items the worker's next claim must hand out."""
         runnable = [
             job
             for job in self.jobs.values()
             if job.state in (JobState.PENDING, JobState.RUNNING)
             and not job.cancelling
             and job.claimable(boot)
-            and sum(lease.demand > 0 for lease in self.live(job)) < job.limit
+            and sum(share.demand > 0 for other, share in job.shares.items() if other != worker) < job.limit
         ]
         return min(runnable, key=lambda job: (-job.order.priority, len(job.items), job.number), default=None)
 
@@ -78,11 +79,18 @@ class Model:
             assert item.due <= boot, f"item {item.seq} was leased before its time"
             assert (leased.item_id, leased.tries) == (item.item_id, item.tries)
             item.holder, item.due = lease.fence, 0.0
-        job.started = job.started or bool(seqs)
-        held = ModelLease(lease, lease.worker_id, boot + self.lease_seconds, seqs, lease.slots, lease.target)
-        held.granted, held.demand = lease.slots, len(seqs)
-        self.leases[lease.fence] = held
-        return held
+        if seqs:
+            job.started = True
+            self._enter(job, lease)
+        self.leases[lease.fence] = ModelLease(lease, lease.worker_id, boot + self.lease_seconds, seqs)
+        return self.leases[lease.fence]
+
+    def _enter(self, job: ModelJob, lease: Lease) -> None:
+        share = job.shares.get(lease.worker_id)
+        demand = len(lease.items) + (0 if share is None else share.demand)
+        assert share is None or lease.slots == share.ceiling, "a further lease changed the slots"
+        assert lease.target <= min(job.limit, demand)
+        job.shares[lease.worker_id] = ModelShare(lease.slots, lease.target, demand)
 
     def held(self, lease: ModelLease) -> list[ModelItem]:
         """Items that the lease holds and that have not ended."""
@@ -102,15 +110,23 @@ class Model:
         for item in held:
             crashes = item.tries.crashes + (item.seq in lease.begun)
             item.give_back(tries=msgspec.structs.replace(item.tries, crashes=crashes))
+        loser, job = lease.owner, self.jobs[lease.job_id]
         lease.rescued, lease.owner, lease.expires = True, rescuer, boot + self.lease_seconds
-        lease.granted, lease.demand, lease.queued, lease.begun = 0, 0, (), ()
+        lease.queued, lease.begun = (), ()
+        self._leave(job, loser)
         return len(held)
+
+    def _leave(self, job: ModelJob, worker: str) -> None:
+        """With its last lease of a job a worker loses its slots there."""
+        if not self.live(job, worker):
+            job.shares.pop(worker, None)
 
     def let_go(self, lease: ModelLease) -> None:
         """A release."""
         for item in self.held(lease):
             item.give_back()
         del self.leases[lease.fence]
+        self._leave(self.jobs[lease.job_id], lease.owner)
         if not lease.rescued:
             self.lost.append(lease)
 

@@ -10,7 +10,7 @@ from swath.domain.lease import Lease
 from swath.domain.transitions import JobState
 from swath.ports.job_store import Batch, Duplicate, Loaded
 
-__all__ = ["ModelItem", "ModelJob", "ModelLease"]
+__all__ = ["ModelItem", "ModelJob", "ModelLease", "ModelShare"]
 
 
 @dataclass
@@ -38,22 +38,20 @@ class ModelItem:
 
 @dataclass
 class ModelLease:
-    """A lease in the store, and what its worker believes of it.
-
-    `ceiling` is the worker's belief, `granted` what the store was last heard to grant. `owner` answers for it.
-    """
+    """A lease in the store. `owner` answers for it: its worker, or whoever rescued it."""
 
     lease: Lease
     owner: str
     expires: float
     seqs: tuple[int, ...] = ()
-    ceiling: int = 0
-    target: int = 0
-    granted: int = 0
-    demand: int = 0
     queued: tuple[int, ...] = ()
     begun: tuple[int, ...] = ()
     rescued: bool = False
+
+    @property
+    def running(self) -> int:
+        """Items that have a slot, as last reported."""
+        return len(self.queued) + len(self.begun)
 
     @property
     def fence(self) -> int:
@@ -72,6 +70,15 @@ class ModelLease:
 
 
 @dataclass
+class ModelShare:
+    """A worker's slots on a job: `ceiling` is what it believes, and what the store was last heard to grant."""
+
+    ceiling: int
+    target: int
+    demand: int
+
+
+@dataclass
 class ModelJob:
     """A job."""
 
@@ -79,6 +86,7 @@ class ModelJob:
     number: int
     batches: list[tuple[Batch, Loaded]] = field(default_factory=list)
     items: dict[int, ModelItem] = field(default_factory=dict)
+    shares: dict[str, ModelShare] = field(default_factory=dict)  # by worker
     sealed: bool = False
     started: bool = False
     cancelling: bool = False

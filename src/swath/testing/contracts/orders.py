@@ -22,14 +22,15 @@ __all__ = [
     "Kill",
     "Store",
     "batch",
+    "claim_all",
     "claimed",
     "end_job",
     "failed",
-    "finish_all",
     "finished",
     "listing",
     "order",
     "ready",
+    "run_all",
     "success",
 ]
 
@@ -67,10 +68,18 @@ async def ready(store: Store, job_id: str = "job", items: int = 3, *, limit: int
 
 
 async def claimed(store: Store, worker_id: str = "worker", job_id: str | None = None) -> Lease:
-    """A lease that must be there."""
+    """A lease that must be there. Its size is the store's affair, but half of a small job is not too much to expect."""
     lease = await store.claim(worker_id, job_id)
     assert lease is not None
     return lease
+
+
+async def claim_all(store: Store, worker_id: str = "worker", job_id: str | None = None) -> list[Lease]:
+    """Every lease that the worker can get now."""
+    leases = []
+    while (lease := await store.claim(worker_id, job_id)) is not None:
+        leases.append(lease)
+    return leases
 
 
 def success(seq: int, finding: Finding = Finding.FOUND) -> Ended:
@@ -96,13 +105,12 @@ async def finished(
     )
 
 
-async def finish_all(store: Store, lease: Lease) -> Grant:
-    """Ends every item of the lease well, and the lease itself."""
-    grant = await finished(
-        store, lease, [success(item.seq) for item in lease.items], report=Report(ceiling=0, demand=0)
-    )
-    await store.release(lease.fence)
-    return grant
+async def run_all(store: Store, worker_id: str = "worker") -> None:
+    """Ends every item that can be claimed well, and gives up every lease."""
+    for lease in await claim_all(store, worker_id):
+        ended = [success(item.seq) for item in lease.items]
+        await finished(store, lease, ended, report=Report(ceiling=0, demand=0))
+        await store.release(lease.fence)
 
 
 async def end_job(store: Store, worker_id: str = "worker") -> JobStatus:

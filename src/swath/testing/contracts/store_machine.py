@@ -7,6 +7,7 @@ jobs are cancelled. After each step the store must agree with model.py; at the e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import TypeVar
 
 import msgspec
@@ -19,20 +20,34 @@ from swath.domain.errors import BadInput, Conflict, LeaseLost, UnknownName
 from swath.domain.job import final_state
 from swath.domain.lease import Directive, Report
 from swath.domain.transitions import ItemState, JobState
+from swath.ports.job_store import Batch
 from swath.testing.contracts.machine_base import LEASE_SECONDS, MachineBase
 from swath.testing.contracts.model_records import ModelJob, ModelLease
 from swath.testing.contracts.orders import batch, order, success
-from swath.testing.contracts.worker import Shift, shifts, work
+from swath.testing.contracts.worker import Shift, commit, shifts
 
 __all__ = ["StoreMachine"]
 
 T = TypeVar("T")
 
 JOBS = 3
-IDS = "abcdefghijkl"
+SMALL = [str(n) for n in range(12)]  # few ids, so that many come twice
+COMMITS_PER_CANCEL = 10  # or most runs would only show cancelled jobs
 
 picks = st.integers(0, 11)  # of whatever there is, modulo its number
-rows = st.lists(st.sampled_from([*IDS, None]), min_size=1, max_size=6)  # None: a row that was refused
+rows = st.lists(st.sampled_from([*SMALL, None]), min_size=1, max_size=8)  # None: a row that was refused
+
+
+class Close(Enum):
+    """How a load comes to its end."""
+
+    RIGHT = "right"
+    TOO_MANY = "a batch too many"
+    TOO_FEW = "a batch too few"
+    ABANDON = "abandoned"
+
+
+closes = st.sampled_from([Close.RIGHT, Close.RIGHT, *Close])
 
 
 class StoreMachine(MachineBase):
@@ -40,11 +55,11 @@ class StoreMachine(MachineBase):
 
     # -- accept
 
-    @initialize(limit=st.integers(1, 4), ids=st.integers(1, 12))
-    def begin_with_a_job(self, limit: int, ids: int) -> None:
+    @initialize(limit=st.integers(1, 5), items=st.integers(1, 40))
+    def begin_with_a_job(self, limit: int, items: int) -> None:
         self.submit(limit, 0)
-        self.load(0, list(IDS[:ids]))
-        self.seal(0, surplus=0)
+        self.load(0, [str(n) for n in range(items)])
+        self.close_the_load(0, Close.RIGHT)
 
     @precondition(lambda self: len(self.model.jobs) < JOBS)
     @rule(limit=st.integers(1, 4), priority=st.integers(0, 1))
@@ -53,14 +68,6 @@ class StoreMachine(MachineBase):
         job = order(f"job-{self.ordered}", limit=limit, priority=priority)
         assert self.run(self.store.submit(job)).state is JobState.LOADING
         self.model.jobs[job.job_id] = ModelJob(job, self.ordered)
-
-    @rule(pick=picks)
-    def submit_again(self, pick: int) -> None:
-        job = _one(list(self.model.jobs.values()), pick)
-        later = msgspec.structs.replace(job.order, created_at=self.clock.now())
-        assert self.run(self.store.submit(later)).state is job.state
-        with pytest.raises(Conflict):
-            self.run(self.store.submit(msgspec.structs.replace(later, scraper_id="other")))
 
     @precondition(lambda self: self.loading())
     @rule(pick=picks, content=rows)
@@ -75,41 +82,46 @@ class StoreMachine(MachineBase):
         else:
             assert self.run(self.store.load(job.order.job_id, new)) == job.add(new)
 
-    @rule(pick=picks)
-    def load_again_from_the_start(self, pick: int) -> None:
+    @rule(pick=picks, which=picks, row=picks)
+    def say_it_again(self, pick: int, which: int, row: int) -> None:
         """A load was killed, or the same command is run again: what came before answers as it did."""
         job = _one(list(self.model.jobs.values()), pick)
+        later = msgspec.structs.replace(job.order, created_at=self.clock.now())
+        assert self.run(self.store.submit(later)).state is job.state
+        with pytest.raises(Conflict):
+            self.run(self.store.submit(msgspec.structs.replace(later, scraper_id="other")))
         for before, loaded in job.batches:
             assert self.run(self.store.load(job.order.job_id, before)) == loaded
+        if job.batches:
+            self.load_other_content(job, _one(job.batches, which)[0], row)
 
-    @rule(pick=picks, which=picks, row=picks)
-    def load_other_content(self, pick: int, which: int, row: int) -> None:
-        job = _one(list(self.model.jobs.values()), pick)
-        before, _ = _one(job.batches or [(None, None)], which)
-        if before is None or not before.items:
-            return
-        changed = _one(before.items, row)
+    def load_other_content(self, job: ModelJob, before: Batch, row: int) -> None:
+        """One row was changed since."""
+        changed = _one(before.items or [None], row)
         items = [msgspec.structs.replace(i, item_id="other") if i is changed else i for i in before.items]
         other = msgspec.structs.replace(before, digest="other", items=tuple(items))
-        with pytest.raises(Conflict, match=rf"\brow {changed.seq} differs"):
+        differs = r"differ" if changed is None else rf"\brow {changed.seq} differs"
+        with pytest.raises(Conflict, match=differs):
             self.run(self.store.load(job.order.job_id, other))
 
     @precondition(lambda self: self.loading())
-    @rule(pick=picks, surplus=st.sampled_from([0, 0, 0, 1, -1]))
-    def seal(self, pick: int, surplus: int) -> None:
+    @rule(pick=picks, how=closes)
+    def close_the_load(self, pick: int, how: Close) -> None:
         job = _one(self.loading(), pick)
-        call = self.store.seal(job.order.job_id, len(job.batches) + surplus)
-        if surplus or not job.items:
-            with pytest.raises(Conflict if surplus else BadInput):
+        if how is Close.ABANDON:
+            self.abandon(job)
+            return
+        wrong = {Close.RIGHT: 0, Close.TOO_MANY: 1, Close.TOO_FEW: -1}[how]
+        call = self.store.seal(job.order.job_id, len(job.batches) + wrong)
+        if wrong or not job.items:
+            with pytest.raises(Conflict if wrong else BadInput):
                 self.run(call)
         else:
             assert self.run(call).state is JobState.PENDING
             job.sealed = True
 
-    @precondition(lambda self: self.loading())
-    @rule(pick=picks)
-    def abandon(self, pick: int) -> None:
-        job = _one(self.loading(), pick)
+    def abandon(self, job: ModelJob) -> None:
+        """The job vanishes, with the right to end it if somebody had that."""
         self.run(self.store.abandon(job.order.job_id))
         for lease in self.model.leases_of(job):
             self.model.lost.append(self.model.leases.pop(lease.fence))
@@ -122,7 +134,7 @@ class StoreMachine(MachineBase):
     @rule(pick=picks)
     def claim(self, pick: int) -> None:
         worker, boot = _one(self.workers, pick), self.clock.boot()
-        expected = self.model.next_job(boot)
+        expected = self.model.next_job(worker, boot)
         lease = self.run(self.store.claim(worker))
         assert (lease and lease.job) == (expected and expected.order), "the wrong job, or none, was handed out"
         if lease is not None:
@@ -134,7 +146,17 @@ class StoreMachine(MachineBase):
     @rule(pick=picks, shift=shifts)
     def commit(self, pick: int, shift: Shift) -> None:
         """Also by a worker that is dead by now: what it had sent may still arrive."""
-        self.run(work(self.store, self.clock, self.model, _one(self.leases(ending=False), pick), shift))
+        lease = _one(self.leases(ending=False), pick)
+        self.run(commit(self.store, self.clock, self.model, lease, shift))
+        self.commits += 1
+
+    @rule(pick=picks, work=st.lists(st.tuples(picks, shifts), min_size=1, max_size=4))
+    def claim_and_commit(self, pick: int, work: list[tuple[int, Shift]]) -> None:
+        """Several steps in one, because few runs would come so far by chance."""
+        self.claim(pick)
+        for lease, shift in work:
+            if self.leases(ending=False):
+                self.commit(lease, shift)
 
     @precondition(lambda self: self.model.lost)
     @rule(pick=picks)
@@ -204,10 +226,25 @@ class StoreMachine(MachineBase):
         self.run(self.store.release(lease.fence))
         self.model.let_go(lease)
 
+    @precondition(lambda self: self.leases(ending=False))
+    @rule(pick=picks, dies=st.booleans())
+    def lose_a_lease(self, pick: int, dies: bool) -> None:
+        """Several steps in one: a worker dies or falls silent, is rescued and comes back as a zombie; does a job end?"""
+        worker = _one(self.leases(ending=False), pick).owner
+        if dies and worker in self.workers:
+            self.crash(self.workers.index(worker))
+        else:
+            self.pass_time(LEASE_SECONDS)
+        self.rescue(pick)
+        self.commit_of_a_zombie(len(self.model.lost) - 1)
+        self.claim_ending(pick)
+
     # -- finish
 
+    @precondition(lambda self: self.commits >= COMMITS_PER_CANCEL)
     @rule(pick=picks)
     def cancel(self, pick: int) -> None:
+        self.commits = 0
         job = _one(list(self.model.jobs.values()), pick)
         job.cancelling = job.cancelling or job.final is None
         assert self.run(self.store.cancel(job.order.job_id)).cancelling == job.cancelling
@@ -256,6 +293,16 @@ class StoreMachine(MachineBase):
         job.final = state
         del self.model.leases[lease.fence]
         self.model.lost.append(lease)
+
+    @precondition(lambda self: self.model.endable())
+    @rule(pick=picks, limit=st.integers(3, 9))
+    def end_a_job(self, pick: int, limit: int) -> None:
+        """Several steps in one."""
+        self.claim_ending(pick)
+        newest = len(self.leases(ending=True)) - 1
+        for _ in range(4):
+            self.sweep(newest, limit)
+        self.end(newest)
 
     @precondition(lambda self: any(lease.ending for lease in self.model.lost))
     @rule(pick=picks)

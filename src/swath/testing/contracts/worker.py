@@ -1,6 +1,7 @@
 """A simulated worker of the state machine: what it does with a lease between two commits, and what it believes after.
 
-It keeps to the rules of domain/lease.py: it never runs more items than its ceiling, and obeys every answer it hears.
+It keeps to the rules of domain/lease.py: over all its leases of a job it never runs more items than its ceiling, and it
+obeys every answer that it hears.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from swath.domain.lease import Directive, Grant, Report
 from swath.domain.transitions import ItemState
 from swath.ports.clock import Clock
 from swath.testing.contracts.model import Model
-from swath.testing.contracts.model_records import ModelItem, ModelLease
+from swath.testing.contracts.model_records import ModelItem, ModelLease, ModelShare
 from swath.testing.contracts.orders import Store, failed, success
 
-__all__ = ["Shift", "shifts", "work"]
+__all__ = ["Shift", "commit", "shifts"]
 
 RETRY_SECONDS = 20.0
 
@@ -38,9 +39,10 @@ class Fate(Enum):
 
 @dataclass(frozen=True)
 class Shift:
-    """What happens until the next commit: item by item, and then with the rest."""
+    """What happens until the next commit: to the first items one by one, to all others, and to the worker."""
 
     fates: tuple[Fate, ...]
+    others: Fate
     starts: int
     sends: int
     unready: int
@@ -52,6 +54,7 @@ class Shift:
 shifts = st.builds(
     Shift,
     fates=st.lists(st.sampled_from(Fate), max_size=12).map(tuple),
+    others=st.sampled_from([Fate.GOES_ON, Fate.GOES_ON, *Fate]),
     starts=st.integers(0, 4),
     sends=st.integers(0, 4),
     unready=st.integers(0, 4),
@@ -61,7 +64,7 @@ shifts = st.builds(
 )
 
 
-async def work(store: Store, clock: Clock, model: Model, lease: ModelLease, shift: Shift) -> None:
+async def commit(store: Store, clock: Clock, model: Model, lease: ModelLease, shift: Shift) -> None:
     """One commit under a lease that its worker still has."""
     ended, handed_back = _outcomes(model, lease, shift)
     report = _report(model, lease, shift, {end.seq for end in ended} | {back.seq for back in handed_back})
@@ -80,12 +83,14 @@ async def work(store: Store, clock: Clock, model: Model, lease: ModelLease, shif
 def _outcomes(model: Model, lease: ModelLease, shift: Shift) -> tuple[list[Ended], list[HandedBack]]:
     ended: list[Ended] = []
     handed_back: list[HandedBack] = []
-    for item, fate in zip(model.held(lease), shift.fates, strict=False):
+    share = model.jobs[lease.job_id].shares[lease.owner]
+    held = model.held(lease)
+    for item, fate in zip(held, (*shift.fates, *[shift.others] * len(held)), strict=False):
         if fate in (Fate.BACK, Fate.BACK_LATER):
             tries = msgspec.structs.replace(item.tries, own=item.tries.own + 1)
             delay = RETRY_SECONDS if fate is Fate.BACK_LATER else 0.0
             handed_back.append(HandedBack(seq=item.seq, delay_seconds=delay, tries=tries))
-        elif fate is not Fate.GOES_ON and lease.ceiling:  # without a slot nothing runs, so nothing ends
+        elif fate is not Fate.GOES_ON and share.ceiling:  # without a slot nothing runs, so nothing ends
             ended.append(_end(item, fate))
     return ended, handed_back
 
@@ -99,15 +104,20 @@ def _end(item: ModelItem, fate: Fate) -> Ended:
 
 
 def _report(model: Model, lease: ModelLease, shift: Shift, gone: set[int]) -> Report:
+    job = model.jobs[lease.job_id]
+    share, others = job.shares[lease.owner], [x for x in model.live(job, lease.owner) if x is not lease]
+    elsewhere = sum(other.running for other in others)
     left = [item.seq for item in model.held(lease) if item.seq not in gone]
     running = [seq for seq in (*lease.begun, *lease.queued) if seq in left]
-    ceiling = max(len(running), min(lease.ceiling, lease.target)) if shift.shrinks else lease.ceiling
+    shrunk = max(elsewhere + len(running), min(share.ceiling, share.target))
+    ceiling = shrunk if shift.shrinks else share.ceiling
     ready = [seq for seq in left if seq not in running]
-    running += ready[: min(shift.starts, ceiling - len(running))]
+    running += ready[: min(shift.starts, ceiling - elsewhere - len(running))]
     sent = [seq for n, seq in enumerate(running) if seq in lease.begun or n < shift.sends]
+    could_run = len(left) + sum(len(model.held(other)) for other in others)
     return Report(
         ceiling=ceiling,
-        demand=max(len(running), len(left) - shift.unready),
+        demand=max(elsewhere + len(running), could_run - shift.unready),
         queued=tuple(seq for seq in running if seq not in sent),
         begun=tuple(sent),
     )
@@ -126,5 +136,5 @@ def _obey(model: Model, lease: ModelLease, report: Report, grant: Grant) -> None
     assert grant.directive is (Directive.STOP if job.cancelling else Directive.GO_ON)
     assert report.ceiling <= grant.slots <= max(report.ceiling, grant.target), "a worker lost slots that it still uses"
     assert grant.target <= min(job.limit, report.demand)
-    lease.demand, lease.queued, lease.begun = report.demand, report.queued, report.begun
-    lease.ceiling, lease.target, lease.granted = grant.slots, grant.target, grant.slots
+    lease.queued, lease.begun = report.queued, report.begun
+    job.shares[lease.owner] = ModelShare(grant.slots, grant.target, report.demand)

@@ -65,14 +65,11 @@ class Connection(asyncio.Protocol):
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 asyncio names it
+        # Also soon after the client's end of file: one that was killed and one that half-closes look the same, and
+        # clients of web sites do not half-close.
         self._abandon()
         self._transport = None
         self._connections.discard(self)
-
-    def eof_received(self) -> None:
-        # A client that was killed and one that half-closes look the same; clients of web sites do not half-close.
-        if self._written_status is None:
-            self._abandon()
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -86,7 +83,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError:
             self._refuse(self._refusal)
         else:
-            pass
+            self._refuse_if_endless()
         self._advance()
 
     def pause_writing(self) -> None:

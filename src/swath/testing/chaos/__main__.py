@@ -1,0 +1,170 @@
+"""`python -m swath.testing.chaos` (`make chaos`): a storm over one large job, then every named point, then the count.
+
+Exits 0 when nothing was lost, counted twice, torn, left about or wrong, and 1 otherwise; `--help` names the options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from swath.testing.chaos import report
+from swath.testing.chaos.check import check
+from swath.testing.chaos.crash_runs import cases, run_cases
+from swath.testing.chaos.findings import Findings, Kind
+from swath.testing.chaos.job import JOB_ID, ChaosJob, make_job
+from swath.testing.chaos.storm import Storm, StormPlan
+
+__all__ = ["main"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """What a form of the run differs by; options replace single values."""
+
+    items: int
+    kills: int
+    stops: int
+    freezes: int
+    load_kills: int
+    ending_kills: int
+    workers: int
+    concurrency: int
+    mean_seconds: float
+    hits: int
+    stall_seconds: float
+
+
+FULL = Size(
+    items=100_000,
+    kills=1_000,
+    stops=100,
+    freezes=120,
+    load_kills=20,
+    ending_kills=10,
+    workers=6,
+    concurrency=32,
+    mean_seconds=0.15,
+    hits=5,
+    stall_seconds=90.0,
+)
+SHORT = Size(
+    items=1_500,
+    kills=15,
+    stops=2,
+    freezes=3,
+    load_kills=2,
+    ending_kills=1,
+    workers=4,
+    concurrency=16,
+    mean_seconds=0.05,
+    hits=1,
+    stall_seconds=30.0,
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs what the options ask for, prints a table, and answers with the exit code."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that processes are ended on the way out
+    seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
+    folder = Path(tempfile.mkdtemp(prefix="swath-chaos-", dir=options.folder))
+    findings = Findings()
+    began = time.monotonic()
+    figures = report.Figures(command=report.command_line(sys.argv[1:], seed), seed=seed)
+    print(f"chaos in {folder}, seed {seed}", flush=True)
+    if options.part != "points":
+        _storm(folder / "storm", options, seed, findings, figures)
+    if options.part != "storm" and not options.broken:
+        _points(folder / "points", options, findings, figures)
+    figures.finish(findings, time.monotonic() - began)
+    print(report.table(figures))
+    for problem in findings.problems:
+        print(problem)
+    if options.json:
+        options.json.write_text(json.dumps(figures.as_json(), indent=2) + "\n", encoding="utf-8")
+    if options.page:
+        report.write_page(options.page, figures)
+    if findings.clean and not options.keep:
+        shutil.rmtree(folder)
+    else:
+        print(f"everything is left in {folder}")
+    return 0 if findings.clean else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m swath.testing.chaos", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--short", action="store_true", help="the small form, which is part of the tests")
+    parser.add_argument("--items", type=int, metavar="N", help=f"items of the job ({FULL.items:,})")
+    parser.add_argument("--kills", type=int, metavar="N", help=f"kill -9 at random times ({FULL.kills:,})")
+    parser.add_argument("--freezes", type=int, metavar="N", help=f"SIGSTOP beyond the lease ({FULL.freezes})")
+    parser.add_argument("--workers", type=int, metavar="N", help=f"processes, `swath run` among them ({FULL.workers})")
+    parser.add_argument("--seed", type=int, metavar="S", help="of whom is struck when; printed when chosen by chance")
+    parser.add_argument("--part", choices=["all", "storm", "points"], default="all", help="only one half")
+    parser.add_argument("--broken", choices=["fence"], help="switch a guard off: the run must then find problems")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the job's folder is made (the system's own)")
+    parser.add_argument("--keep", action="store_true", help="leave the folder there after a clean run too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="put the figures into a Markdown page")
+    return parser
+
+
+def _size(options: argparse.Namespace) -> Size:
+    size = SHORT if options.short else FULL
+    given = {name: getattr(options, name) for name in ("items", "kills", "freezes", "workers")}
+    return Size(**vars(size) | {name: value for name, value in given.items() if value is not None})
+
+
+def _storm(folder: Path, options: argparse.Namespace, seed: int, findings: Findings, figures: report.Figures) -> None:
+    size = _size(options)
+    job = make_job(folder, items=size.items, mean_seconds=size.mean_seconds, concurrency=size.concurrency)
+    plan = StormPlan(
+        kills=size.kills,
+        stops=size.stops,
+        freezes=size.freezes,
+        workers=size.workers,
+        seed=seed,
+        load_kills=min(size.load_kills, size.kills),
+        ending_kills=size.ending_kills,
+        stall_seconds=8.0 if options.broken else size.stall_seconds,
+        broken=options.broken,
+    )
+    storm = Storm(job, plan, findings)
+    storm.run()
+    checked = check(job)
+    findings.take(checked.findings, "check")
+    figures.add_storm(storm, checked, _verify(job, findings))
+
+
+def _verify(job: ChaosJob, findings: Findings) -> int:
+    """The product's own checker must agree with ours."""
+    done = subprocess.run(
+        job.command(["jobs", "verify", JOB_ID]), env=job.environment(), capture_output=True, text=True, check=False
+    )
+    said = (done.stdout + done.stderr).strip().splitlines()
+    findings.expect(done.returncode == 0, Kind.WRONG, "jobs verify", f"code {done.returncode}: {said[-1:]}")
+    return done.returncode
+
+
+def _points(folder: Path, options: argparse.Namespace, findings: Findings, figures: report.Figures) -> None:
+    chosen = cases(_size(options).hits, freeze=True)
+    began = time.monotonic()
+    before = findings.found.total()
+    asyncio.run(run_cases(folder, chosen, findings))
+    figures.add_points(chosen, findings.found.total() - before, time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

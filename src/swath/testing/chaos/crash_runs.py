@@ -1,0 +1,184 @@
+"""Dies, and freezes, at every named point of the product (observe/crash_points.py), and lets another process go on.
+
+Each case is a small job of its own: a process armed by swath.testing.crash stops at the point, `swath run` is started
+again and completes the job, the frozen one wakes up, and the independent check counts. A point that is not reached is
+a failure too, or a renamed one would pass for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from swath.observe.crash_points import POINTS
+from swath.testing.chaos.check import check
+from swath.testing.chaos.findings import Findings, Kind
+from swath.testing.chaos.job import JOB_ID, ChaosJob, make_job
+from swath.testing.chaos.processes import die_with_parent, log_errors
+from swath.testing.crash import KILLED
+
+__all__ = ["Case", "cases", "run_cases"]
+
+PROCESS_SECONDS: Final = 90.0
+AT_ONCE: Final = 3  # most of a case is waiting for processes to start and leases to run out
+
+# Reached once in the life of a process, or of a job; the others are reached again and again by one process.
+ONCE_PER_PROCESS: Final = {"after_submit", "before_seal", "before_manifest", "after_job_metadata"}
+ONCE_PER_JOB: Final = {"after_end"}
+# Batches of 2,000 rows and parts of 1,000 items: a small job has only one.
+PER_ROWS: Final = {"after_load_batch": 2_000, "after_manifest_part": 1_000}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """`deaths` processes, one after another, stop at the `hit`-th time they come to the point."""
+
+    point: str
+    hit: int = 1
+    deaths: int = 1
+    freeze: bool = False
+    items: int = 60
+
+    @property
+    def name(self) -> str:
+        """For reports and folders."""
+        how = "freeze" if self.freeze else "crash"
+        return f"{how} at {self.point}:{self.hit}" + (f", {self.deaths} times" if self.deaths > 1 else "")
+
+
+def cases(hits: int, *, freeze: bool) -> list[Case]:
+    """Every point, the first `hits` times each; freezes once each."""
+    found = []
+    for point in POINTS:
+        for hit in range(1, 2 if point in ONCE_PER_JOB else hits + 1):
+            if point in ONCE_PER_PROCESS:
+                found.append(Case(point=point, deaths=hit))
+            else:
+                items = 60 if hit == 1 else max(60, PER_ROWS.get(point, 0) * hit)
+                found.append(Case(point=point, hit=hit, items=items))
+    return found + ([Case(point=point, freeze=True) for point in POINTS] if freeze else [])
+
+
+async def run_cases(folder: Path, chosen: list[Case], findings: Findings) -> None:
+    """Runs all of them, some at once; what goes wrong is added to the findings under the name of its case."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def run_one(number: int, case: Case) -> None:
+        async with gate:
+            own = await _CaseRun(folder / f"case-{number}", case).run()
+            findings.take(own, case.name)
+
+    async with asyncio.TaskGroup() as group:
+        for number, case in enumerate(chosen):
+            group.create_task(run_one(number, case))
+
+
+class _CaseRun:
+    def __init__(self, folder: Path, case: Case) -> None:
+        self._case = case
+        # Later rescues need time in which other workers can die.
+        slow = case.point == "after_rescue" and case.hit > 1
+        self._job: ChaosJob = make_job(
+            folder, items=case.items, mean_seconds=0.3 if slow else 0.003, concurrency=2 if slow else 16
+        )
+        self._log = folder / "processes.log"
+        self._findings = Findings()
+
+    async def run(self) -> Findings:
+        case = self._case
+        if case.point == "after_rescue":
+            await self._expect(0, "jobs create", ["jobs", "create", *self._job.run_arguments[1:]])
+            await self._leave_a_dead_lease()
+        for _ in range(case.deaths):
+            await (self._freeze() if case.freeze else self._crash())
+        if not case.freeze:
+            await self._expect(3, "run again", self._job.run_arguments)
+        self._findings.take(check(self._job).findings, "check")
+        await self._expect(0, "jobs verify", ["jobs", "verify", JOB_ID])
+        for line in log_errors(self._log):
+            self._findings.add(Kind.WRONG, "a process said", line)
+        return self._findings
+
+    async def _crash(self) -> None:
+        place = f"{self._case.point}:{self._case.hit}"
+        process = await self._start(self._job.run_arguments, SWATH_CRASH_AT=place)
+        feeding = asyncio.create_task(self._feed_rescues(process))
+        try:
+            code = await self._end_of(process)
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+        self._findings.expect(code == KILLED, Kind.WRONG, place, f"it was not reached: exit code {code}")
+
+    async def _feed_rescues(self, rescuer: asyncio.subprocess.Process) -> None:
+        """The n-th rescue of one process needs n workers that die one after another."""
+        if self._case.point == "after_rescue":
+            for _ in range(1, self._case.hit):
+                if rescuer.returncode is None:
+                    await self._leave_a_dead_lease()
+
+    async def _leave_a_dead_lease(self) -> None:
+        worker = await self._start(["worker"], SWATH_CRASH_AT="after_claim:1")
+        code = await self._end_of(worker)
+        self._findings.expect(code == KILLED, Kind.WRONG, "a worker that dies", f"it claimed nothing: exit code {code}")
+
+    async def _freeze(self) -> None:
+        """Freezes one process, completes the job with another, and then lets the first one go on."""
+        place = f"{self._case.point}:{self._case.hit}"
+        process = await self._start(self._job.run_arguments, SWATH_FREEZE_AT=place)
+        try:
+            reached = await _frozen(process.pid)
+            self._findings.expect(reached, Kind.WRONG, place, "it was not reached")
+            await self._expect(3, "run beside it", self._job.run_arguments)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        code = await self._end_of(process)
+        self._findings.expect(code == 3, Kind.WRONG, "the woken process", f"exit code {code} instead of 3")
+
+    async def _expect(self, wanted: int, what: str, arguments: list[str]) -> None:
+        code = await self._end_of(await self._start(arguments))
+        self._findings.expect(code == wanted, Kind.WRONG, what, f"exit code {code} instead of {wanted}")
+
+    async def _start(self, arguments: list[str], **armed: str) -> asyncio.subprocess.Process:
+        with self._log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *self._job.command(arguments, armed=bool(armed)),
+                env=self._job.environment(**armed),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+
+    async def _end_of(self, process: asyncio.subprocess.Process) -> int | None:
+        """Its exit code, or None when it had to be killed. It never outlives us."""
+        try:
+            async with asyncio.timeout(PROCESS_SECONDS):
+                return await process.wait()
+        except TimeoutError:
+            return None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def _frozen(pid: int) -> bool:
+    """Waits until a child has stopped; False when it ends instead."""
+    deadline = time.monotonic() + PROCESS_SECONDS
+    while time.monotonic() < deadline:
+        flags = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+        try:
+            state = os.waitid(os.P_PID, pid, flags)  # noqa: ASYNC222 WNOHANG: it does not wait
+        except ChildProcessError:  # ended, and waited for by the event loop
+            return False
+        if state is not None:
+            return state.si_code == os.CLD_STOPPED
+        await asyncio.sleep(0.02)
+    return False

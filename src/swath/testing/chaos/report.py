@@ -1,0 +1,150 @@
+"""The figures of a chaos run: as a table for people, as JSON, and inside a Markdown page between two marks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from swath.testing.chaos.check import Checked
+from swath.testing.chaos.crash_runs import Case
+from swath.testing.chaos.findings import Findings, Kind
+from swath.testing.chaos.recovery import Spread
+from swath.testing.chaos.storm import Storm
+
+__all__ = ["Figures", "command_line", "machine", "table", "write_page"]
+
+BEGIN: Final = "<!-- figures: begin -->"
+END: Final = "<!-- figures: end -->"
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    cores = os.cpu_count()
+    return f"{cores} cores, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.system()}"
+
+
+@dataclass
+class Figures:
+    """Everything that is reported. Times in seconds."""
+
+    command: str
+    seed: int
+    storm: dict[str, Any] = field(default_factory=dict)
+    points: dict[str, Any] = field(default_factory=dict)
+    found: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    machine: str = field(default_factory=machine)
+
+    def add_storm(self, storm: Storm, checked: Checked, verify_code: int) -> None:
+        """What the storm did, and how long it took to get over it."""
+        begun, kept = checked.attempts_begun, checked.attempts_kept
+        self.storm = {
+            "items": storm.job.items,
+            "workers": storm.plan.workers,
+            "strikes": dict(sorted(storm.strikes.items())),
+            "woken_without_lease": storm.woken_without_lease,
+            "killed_freed": asdict(storm.killed.freed),
+            "killed_re_leased": asdict(storm.killed.re_leased),
+            "frozen_freed": asdict(storm.frozen.freed),
+            "frozen_re_leased": asdict(storm.frozen.re_leased),
+            "attempts": begun,
+            "wasted_attempts": begun - kept,
+            "wasted_percent": round(100 * (begun - kept) / begun, 2) if begun else 0.0,
+            "seconds": round(storm.working_seconds, 1),
+            "items_per_second": round(storm.job.items / storm.working_seconds, 1),
+            "verify_exit_code": verify_code,
+        }
+
+    def add_points(self, cases: list[Case], problems: int, seconds: float) -> None:
+        """How many named points were tried how often."""
+        self.points = {
+            "points": len({case.point for case in cases}),
+            "crashes": sum(case.deaths for case in cases if not case.freeze),
+            "freezes": sum(case.freeze for case in cases),
+            "problems": problems,
+            "seconds": round(seconds, 1),
+        }
+
+    def finish(self, findings: Findings, seconds: float) -> None:
+        """The count of problems, at the end."""
+        self.found = {kind.value: findings.found[kind] for kind in Kind}
+        self.problems = [str(problem) for problem in findings.problems]
+        self.seconds = round(seconds, 1)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it."""
+        return asdict(self)
+
+
+def command_line(arguments: list[str], seed: int) -> str:
+    """What makes the same run again."""
+    wanted = [argument for argument in arguments if not argument.startswith("--seed")]
+    return f'make chaos ARGS="{" ".join([*wanted, "--seed", str(seed)])}"'
+
+
+def table(figures: Figures) -> str:
+    """Two columns for a terminal."""
+    rows = _rows(figures)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+
+
+def write_page(page: Path, figures: Figures) -> None:
+    """Replaces what stands between the marks of a page."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"{page} has no place for figures: {BEGIN} … {END}")
+    lines = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _rows(figures))]
+    page.write_text("\n".join([before + BEGIN, "", *lines, "", END + after]), encoding="utf-8")
+
+
+def _rows(figures: Figures) -> list[tuple[str, str]]:
+    return [
+        *(_storm_rows(figures.storm) if figures.storm else ()),
+        *(_point_rows(figures.points) if figures.points else ()),
+        *((f"{name.replace('_', ' ')}", f"{count:,}") for name, count in figures.found.items()),
+        ("wall time", f"{figures.seconds:,.0f} s"),
+        ("seed", str(figures.seed)),
+        ("machine", figures.machine),
+    ]
+
+
+def _storm_rows(storm: dict[str, Any]) -> list[tuple[str, str]]:
+    strikes: dict[str, int] = storm["strikes"]
+
+    def struck(name: str, *parts: str) -> str:
+        shown = ", ".join(f"{strikes.get(f'{name} {part}', 0):,} {part}" for part in parts)
+        return f"{strikes.get(name, 0):,} ({shown})"
+
+    return [
+        ("items, processes", f"{storm['items']:,}, {storm['workers']}"),
+        ("kill -9 of", struck("SIGKILL", "run", "worker")),
+        ("kill -9 while", struck("SIGKILL", "loading", "working", "ending", "with lease")),
+        ("SIGTERM", struck("SIGTERM", "run", "worker")),
+        ("SIGSTOP beyond the lease", struck("SIGSTOP", "run", "worker", "with lease")),
+        ("woke up without their lease", f"{storm['woken_without_lease']:,}"),
+        ("kill to lease freed", _spread(storm["killed_freed"])),
+        ("kill to item re-leased", _spread(storm["killed_re_leased"])),
+        ("SIGSTOP to lease freed", _spread(storm["frozen_freed"])),
+        ("SIGSTOP to item re-leased", _spread(storm["frozen_re_leased"])),
+        ("attempts, wasted", f"{storm['attempts']:,}, {storm['wasted_attempts']:,} ({storm['wasted_percent']} %)"),
+        ("items/s under fire", f"{storm['items_per_second']:,.1f} for {storm['seconds']:,.0f} s"),
+        ("swath jobs verify", f"exit code {storm['verify_exit_code']}"),
+    ]
+
+
+def _point_rows(points: dict[str, Any]) -> list[tuple[str, str]]:
+    crashes = f"{points['crashes']} crashes and {points['freezes']} freezes"
+    what = f"{crashes} at {points['points']} named points, {points['problems']} problems, {points['seconds']:,.0f} s"
+    return [("crash points", what)]
+
+
+def _spread(spread: dict[str, float]) -> str:
+    shown = Spread(int(spread["count"]), spread["p50"], spread["p95"], spread["longest"])
+    return f"p50 {shown.p50:.2f} s, p95 {shown.p95:.2f} s, longest {shown.longest:.2f} s (of {shown.count:,})"

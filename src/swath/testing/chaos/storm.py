@@ -1,0 +1,233 @@
+"""Storm: runs one job with several processes, and kills, stops and freezes them at random until the plan is through.
+
+Before: job.py has made the folder. After: nothing runs any more, and check.py counts what is left. Strikes are tied to
+the items done, so that they spread over the whole job however fast it is; loading and ending have strikes of their own.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from swath.testing.chaos.findings import Findings, Kind
+from swath.testing.chaos.job import GRACE_SECONDS, LEASE_SECONDS, ChaosJob
+from swath.testing.chaos.processes import Pack, Process, log_errors
+from swath.testing.chaos.recovery import Recovery
+from swath.testing.chaos.watch import Seen, Watch
+
+__all__ = ["Storm", "StormPlan"]
+
+TICK_SECONDS: Final = 0.02
+STOP_SECONDS: Final = 2 * GRACE_SECONDS + 10.0  # a process told to stop is gone by then, on a busy machine too
+START_SECONDS: Final = 0.6  # about what a process needs before it does anything
+LOADED_PER_SECOND: Final = 40_000
+LISTED_PER_SECOND: Final = 10_000
+
+KILL, STOP, FREEZE = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP
+
+
+@dataclass(frozen=True, kw_only=True)
+class StormPlan:
+    """How much of what. `broken` is given to all processes: see swath.testing.crash."""
+
+    kills: int
+    stops: int
+    freezes: int
+    workers: int
+    seed: int
+    load_kills: int
+    ending_kills: int
+    stall_seconds: float
+    broken: str | None = None
+
+
+@dataclass
+class Storm:
+    """One run. What is counted here is shown by report.py."""
+
+    job: ChaosJob
+    plan: StormPlan
+    findings: Findings
+    strikes: Counter[str] = field(default_factory=Counter)
+    woken_without_lease: int = 0
+    seconds: float = 0.0
+    working_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.plan.seed)  # noqa: S311 chaos must be repeatable, not secret
+        self._watch = Watch(self.job.database)
+        self.killed = Recovery(self._watch)
+        self.frozen = Recovery(self._watch)
+        environment = {"SWATH_BROKEN": self.plan.broken} if self.plan.broken else {}
+        armed = self.plan.broken is not None
+        commands = {
+            "run": self.job.command(self.job.run_arguments, armed=armed),
+            "worker": self.job.command(["worker"], armed=armed),
+        }
+        self.log = self.job.folder / "processes.log"
+        self._pack = Pack(commands, self.job.environment(**environment), self.log)
+        self._due: list[tuple[float, signal.Signals, Process]] = []
+        self._ahead = self._planned()
+        self._ending_seen: set[int] = set()
+        self._ending_left = self.plan.ending_kills
+        self._load_left = self.plan.load_kills
+        self._progress = (0, 0, time.monotonic())
+        self._given_up = False
+
+    def _planned(self) -> list[tuple[int, signal.Signals]]:
+        """(items done, signal), the last first. The very end is left for the ending's own strikes."""
+        plan = self.plan
+        kinds = [KILL] * (plan.kills - plan.load_kills) + [STOP] * plan.stops + [FREEZE] * plan.freezes
+        last = self.job.items * 97 // 100
+        return sorted(((self._random.randrange(last), kind) for kind in kinds), reverse=True)
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Returns when the job has ended or will not, with all processes gone."""
+        began = time.monotonic()
+        with self._pack:
+            for role in ("run", *["worker"] * (self.plan.workers - 1)):
+                self._start(role)
+            while not self._over():
+                time.sleep(TICK_SECONDS)
+            self.working_seconds = time.monotonic() - began
+            if not self._given_up:
+                self._send_home()
+        self._watch.close()
+        self.seconds = time.monotonic() - began
+        for line in log_errors(self.log)[:10]:
+            self.findings.add(Kind.WRONG, "a process said", line)
+
+    def _over(self) -> bool:
+        """One turn; whether the job has ended, or the run is given up."""
+        now = time.monotonic()
+        seen = self._watch.look()
+        self._restart(seen)
+        self.killed.poll(now)
+        self.frozen.poll(now)
+        self._strike_due(now, seen)
+        if seen is None:
+            return self._stalled(0, 0, now)
+        if seen.over:
+            self.findings.expect(not self._ahead, Kind.WRONG, "the storm", f"{len(self._ahead)} strikes were not made")
+            return True
+        if seen.state != "loading":
+            self._strike_planned(now, seen)
+        self._aim_at_ending(now, seen)
+        return self._stalled(seen.done, seen.fence, now)
+
+    def _stalled(self, done: int, fence: int, now: float) -> bool:
+        if (done, fence) != self._progress[:2]:
+            self._progress = (done, fence, now)
+        if now - self._progress[2] < self.plan.stall_seconds:
+            return False
+        self.findings.add(Kind.WRONG, "the job", f"nothing has moved for {self.plan.stall_seconds:g} s at {done} items")
+        self._given_up = True
+        return True
+
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    def _start(self, role: str) -> None:
+        process = self._pack.start(role)
+        if role == "run" and self._load_left:
+            self._load_left -= 1
+            span = START_SECONDS + self.job.items / LOADED_PER_SECOND
+            self._due.append((process.started_at + self._random.uniform(0.0, span), KILL, process))
+
+    def _restart(self, seen: Seen | None) -> None:
+        for process in self._pack.ended():
+            self._judge(process)
+            if not (process.role == "run" and seen is not None and seen.over):
+                self._start(process.role)
+        for process in self._pack.alive:
+            if STOP in process.signals and time.monotonic() - process.stopped_at > STOP_SECONDS:
+                self.findings.add(Kind.WRONG, process.role, f"it did not stop within {STOP_SECONDS:g} s")
+                self._pack.kill(process)
+
+    def _judge(self, process: Process) -> None:
+        code = process.popen.returncode
+        fine = {0, 3} if process.role == "run" else set()
+        if KILL in process.signals:
+            fine |= {-KILL}
+        if STOP in process.signals:
+            fine |= {0, 130, -STOP}  # before it has a handler of its own, the signal itself ends it
+        self.findings.expect(code in fine, Kind.WRONG, process.role, f"it ended by itself with code {code}")
+
+    def _send_home(self) -> None:
+        """The job has ended: workers stop when asked to, and `run` has seen it."""
+        for process in self._pack.alive:
+            if process.frozen:
+                process.send(signal.SIGCONT)
+            if process.role == "worker":
+                process.send(STOP)
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._pack.alive and time.monotonic() < deadline:
+            time.sleep(TICK_SECONDS)
+            for process in self._pack.ended():
+                self._judge(process)
+        for process in self._pack.alive:
+            self.findings.add(Kind.WRONG, process.role, f"it was still there {STOP_SECONDS:g} s after the end")
+
+    # -- strikes -------------------------------------------------------------------------------------------------------
+
+    def _strike_planned(self, now: float, seen: Seen) -> None:
+        while self._ahead and seen.done >= self._ahead[-1][0]:
+            kind = self._ahead[-1][1]
+            targets = [process for process in self._pack.alive if not (process.frozen or process.struck)]
+            frozen = sum(process.frozen for process in self._pack.alive)
+            if not targets or (kind is FREEZE and frozen >= self.plan.workers // 2):
+                return  # somebody must be able to move; the strike is made later
+            self._ahead.pop()
+            self._strike(self._random.choice(targets), kind, now, seen)
+
+    def _strike_due(self, now: float, seen: Seen | None) -> None:
+        for due in [due for due in self._due if due[0] <= now]:
+            self._due.remove(due)
+            _, kind, process = due
+            if process in self._pack.alive and not process.struck:
+                self._strike(process, kind, now, seen)
+
+    def _aim_at_ending(self, now: float, seen: Seen) -> None:
+        """Whoever has just begun to end the job dies while it writes the manifests."""
+        for fence, pid in seen.ending:
+            process = self._pack.by_pid(pid)
+            if fence in self._ending_seen or process is None or not self._ending_left:
+                continue
+            self._ending_seen.add(fence)
+            self._ending_left -= 1
+            span = 0.05 + self.job.items / LISTED_PER_SECOND
+            self._due.append((now + self._random.uniform(0.0, span), KILL, process))
+
+    def _strike(self, process: Process, kind: signal.Signals, now: float, seen: Seen | None) -> None:
+        if kind is signal.SIGCONT:
+            self._wake(process)
+            return
+        self.strikes[kind.name] += 1
+        self.strikes[f"{kind.name} {process.role}"] += 1
+        if kind is KILL:
+            self._pack.kill(process)
+        else:
+            process.send(kind)
+        if kind is STOP:
+            return
+        phase = "loading" if seen is None or seen.state == "loading" else "working"
+        if seen is not None and process.pid in (pid for _, pid in seen.ending):
+            phase = "ending"
+        self.strikes[f"{kind.name} {phase}"] += 1
+        held = self._watch.held_by(process.pid)
+        self.strikes[f"{kind.name} with lease"] += bool(held.fences)
+        (self.killed if kind is KILL else self.frozen).struck(held, now)
+        if kind is FREEZE:
+            process.held = held.fences
+            nap = LEASE_SECONDS + self._random.uniform(0.7, 2.5)
+            self._due.append((now + nap, signal.SIGCONT, process))
+
+    def _wake(self, process: Process) -> None:
+        if process.held and not self._watch.open_leases(process.held):
+            self.woken_without_lease += 1
+        process.send(signal.SIGCONT)

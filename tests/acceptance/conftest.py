@@ -1,0 +1,90 @@
+"""The real command, in processes of its own, on a folder and a demo county of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from swath.testing.demo_county import DemoCounty
+
+SWATH = Path(sys.executable).parent / "swath"
+
+
+class Shell:
+    """Runs `swath` in a folder; what it started ends with the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("SWATH_")},
+            "SWATH_DATA": str(folder / "data"),
+            "SWATH_LEASE_SECONDS": "3",
+            "COLUMNS": "200",
+        }
+        self._started: list[asyncio.subprocess.Process] = []
+
+    def swath(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs a command to its end."""
+        return subprocess.run(
+            [str(SWATH), *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+
+    async def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Runs a command to its end while the test's own event loop goes on."""
+        process = await self.start(*arguments)
+        out, err = await asyncio.wait_for(process.communicate(), 90)
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        """Starts a command."""
+        process = await asyncio.create_subprocess_exec(
+            str(SWATH),
+            *arguments,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        self._started.append(process)
+        return process
+
+    def end_all(self) -> None:
+        """Kills what still runs."""
+        for process in self._started:
+            if process.returncode is None:
+                process.send_signal(signal.SIGKILL)
+
+    def write(self, name: str, text: str) -> Path:
+        """A file in the folder."""
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path)
+    yield shell
+    shell.end_all()
+
+
+@pytest.fixture
+async def county(shell: Shell) -> AsyncIterator[DemoCounty]:
+    async with DemoCounty() as county:
+        shell.environment["SWATH_DEMO_URL"] = county.base_url
+        yield county

@@ -1,0 +1,33 @@
+"""Property 45 on the embedded store. SWATH_TEST_PROFILE=deep searches much longer."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from swath.backends.embedded.store import EmbeddedStore
+from swath.testing.clock import FakeClock
+from swath.testing.contracts import LEASE_SECONDS, Kill, Store, StoreMachine, machine_settings
+
+
+class EmbeddedMachine(StoreMachine):
+    def make_store(self, clock: FakeClock) -> tuple[Store, Kill]:
+        self.folder = tempfile.TemporaryDirectory()
+        store = EmbeddedStore.open(Path(self.folder.name), clock, LEASE_SECONDS)
+        # As the system does when the worker's process dies.
+        return store, lambda worker_id: os.close(store._presence._held.pop(worker_id))
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            self.folder.cleanup()
+
+
+@pytest.mark.req("Z1", "Q2", "J3", "J4", "S1")
+@pytest.mark.timeout(3600)
+def test_the_embedded_store_driven_at_random_keeps_its_promises() -> None:
+    profile = os.environ.get("SWATH_TEST_PROFILE", "fast")
+    run_state_machine_as_test(EmbeddedMachine, settings=machine_settings(profile, examples=15))

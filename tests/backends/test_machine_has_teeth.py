@@ -1,0 +1,170 @@
+"""Each of these stores breaks one promise, and the state machine finds it out: so its silence means something."""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from swath.backends.memory.records import StoredItem, StoredJob, StoredLease
+from swath.backends.memory.store import MemoryStore
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.lease import Directive, Grant, Lease, Report
+from swath.ports.clock import Clock
+from swath.testing.clock import FakeClock
+from swath.testing.contracts import LEASE_SECONDS, Kill, Store, StoreMachine, machine_settings
+
+
+class FenceIgnored(MemoryStore):
+    """Whoever says that an item has ended is believed."""
+
+    async def finish(
+        self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
+    ) -> Grant:
+        job = self._shelves.jobs[lease.job.job_id]
+        accepted = set()
+        for end in ended:
+            if job.items[end.seq].ended is None:
+                job.items[end.seq].ended = end
+                job.count(end)
+                accepted.add(end.seq)
+        grant = await super().finish(lease, [], handed_back, report)
+        return (
+            grant if grant.directive is Directive.LOST else msgspec.structs.replace(grant, accepted=frozenset(accepted))
+        )
+
+
+class ZombiesHeard(MemoryStore):
+    """A worker that lost its lease is told so, and its outcomes count all the same."""
+
+    async def finish(
+        self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
+    ) -> Grant:
+        grant = await super().finish(lease, ended, handed_back, report)
+        job = self._shelves.jobs.get(lease.job.job_id)
+        for end in ended:
+            if grant.directive is Directive.LOST and job is not None and job.items[end.seq].ended is None:
+                job.items[end.seq].ended = end
+                job.count(end)
+        return grant
+
+
+class OutcomesCounted(MemoryStore):
+    """Counters move by what was said, not by what was accepted."""
+
+    def _end_items(self, job: StoredJob, lease: StoredLease, ended: Sequence[Ended]) -> frozenset[int]:
+        accepted = super()._end_items(job, lease, ended)
+        for end in ended:
+            if end.seq not in accepted:
+                job.count(end)
+        return accepted
+
+
+class ItemsForgotten(MemoryStore):
+    """A rescue takes the lease away and leaves its items with nobody."""
+
+    def _return_items(self, lease: StoredLease, blamed: Collection[int]) -> int:
+        being_rescued = lease.fence in self._shelves.leases
+        return 0 if being_rescued or lease.rescued else super()._return_items(lease, blamed)
+
+
+class OthersOverlooked(MemoryStore):
+    """Slots are granted as if there were no other worker."""
+
+    def _grant(self, job: StoredJob, worker_id: str, ceiling: int) -> tuple[int, int]:
+        slots = max(ceiling, self._target(job, worker_id))
+        job.shares[worker_id].slots = slots
+        return slots, self._target(job, worker_id)
+
+
+class WallClock(FakeClock):
+    """A boot clock that jumps with the wall clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def boot(self) -> float:
+        return self._clock.now()
+
+
+class WallClockTrusted(MemoryStore):
+    """Leases run out by the clock on the wall."""
+
+    def __init__(self, clock: Clock, lease_seconds: float) -> None:
+        super().__init__(WallClock(clock), lease_seconds)
+
+
+class CrashesUncounted(MemoryStore):
+    """Nobody is blamed for the death of a worker."""
+
+    def _return_items(self, lease: StoredLease, blamed: Collection[int]) -> int:
+        return super()._return_items(lease, ())
+
+
+class DelayIgnored(MemoryStore):
+    """Items handed back to wait are handed out at once."""
+
+    def _take_back(self, job: StoredJob, lease: StoredLease, handed_back: Sequence[HandedBack]) -> frozenset[int]:
+        return super()._take_back(job, lease, [HandedBack(seq=b.seq, tries=b.tries) for b in handed_back])
+
+
+class HandedBackTwice(MemoryStore):
+    """An item that another lease holds by now can still be handed back."""
+
+    def _held(self, job: StoredJob, lease: StoredLease, seq: int) -> StoredItem | None:
+        stored = job.items.get(seq)
+        return stored if stored is not None and stored.ended is None else None
+
+
+class SlotsKept(MemoryStore):
+    """The slots of dead and silent workers are never free again."""
+
+    def _drop_idle_share(self, job: StoredJob, worker_id: str) -> None:
+        """Keeps it."""
+
+
+class NobodyDies(MemoryStore):
+    """Only time takes leases away, however dead their worker is."""
+
+    def kill(self, worker_id: str) -> None:
+        """Does nothing."""
+
+
+BROKEN = [
+    FenceIgnored,
+    ZombiesHeard,
+    OutcomesCounted,
+    ItemsForgotten,
+    OthersOverlooked,
+    WallClockTrusted,
+    CrashesUncounted,
+    DelayIgnored,
+    HandedBackTwice,
+    SlotsKept,
+    NobodyDies,
+]
+
+
+def machine_over(store_class: type[MemoryStore]) -> type[StoreMachine]:
+    class Machine(StoreMachine):
+        def make_store(self, clock: FakeClock) -> tuple[Store, Kill]:
+            store = store_class(clock, LEASE_SECONDS)
+            return store, store.kill
+
+    return Machine
+
+
+def few_and_unshrunk() -> settings:
+    return settings(machine_settings(examples=150), phases=[Phase.generate], report_multiple_bugs=False)
+
+
+@pytest.mark.req("Z1")
+@pytest.mark.parametrize("store_class", BROKEN)
+def test_the_machine_fails_on_a_broken_store(store_class: type[MemoryStore]) -> None:
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(machine_over(store_class), settings=few_and_unshrunk())

@@ -1,0 +1,108 @@
+"""Jobs that have run: every item ended under a lease, its files staged, accepted and published as a worker does it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from swath.domain.attempt import Attempt, Ended, Finding
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.item import Item
+from swath.domain.lease import Lease, LeasedItem, Report
+from swath.domain.page import Page
+from swath.domain.policy import Keep
+from swath.domain.result import Artifact, Result
+from swath.domain.transitions import ItemState
+from swath.pipeline.finish.artifacts import files_of
+from swath.ports.job_store import Batch
+from swath.ports.result_storage import ResultStorage, StagedItem
+from swath.testing.contracts.orders import Store, order
+
+__all__ = ["Outcome", "document", "every_kind", "finish_lease", "loaded", "run", "successes"]
+
+Outcome = Callable[[LeasedItem], Ended]
+
+
+def successes(item: LeasedItem) -> Ended:
+    """Every item is found."""
+    return Ended(seq=item.seq, state=ItemState.SUCCESS, finding=Finding.FOUND, scraper_version="1")
+
+
+def every_kind(item: LeasedItem) -> Ended:
+    """Of ten items: six found, one not found, two failed in different ways, one skipped."""
+    digit = item.seq % 10
+    if digit in (3, 4):
+        kind = FailureKind.TIMEOUT if digit == 3 else FailureKind.BLOCKED
+        return Ended(seq=item.seq, state=ItemState.FAILED, failure=Failure.of(kind, "no answer"))
+    if digit == 5:
+        failure = Failure.of(FailureKind.ROBOTS_DENIED, "robots.txt")
+        return Ended(seq=item.seq, state=ItemState.SKIPPED, failure=failure, reason="robots_denied")
+    finding = Finding.NOT_FOUND if digit == 6 else Finding.FOUND
+    return Ended(seq=item.seq, state=ItemState.SUCCESS, finding=finding, scraper_version="1")
+
+
+async def loaded(store: Store, ids: list[str], job_id: str = "job") -> None:
+    """A job with these items, ready to run."""
+    await store.submit(order(job_id, limit=100, created_at=1_750_000_000.0))
+    items = tuple(Item(row, item_id, {"parcel": item_id}) for row, item_id in enumerate(ids, 1))
+    await store.load(job_id, Batch(0, 1, len(items), "digest", items))
+    await store.seal(job_id, 1)
+
+
+async def run(
+    store: Store,
+    storage: ResultStorage,
+    ids: list[str],
+    outcome: Outcome = every_kind,
+    job_id: str = "job",
+) -> None:
+    """Loads a job and ends all its items; the job itself has not ended then."""
+    await loaded(store, ids, job_id)
+    while (lease := await store.claim("worker", job_id)) is not None:
+        await finish_lease(store, storage, lease, outcome)
+
+
+async def finish_lease(
+    store: Store, storage: ResultStorage, lease: Lease, outcome: Outcome, *, publish: bool = True
+) -> None:
+    """Ends every item of a lease. Without `publish` the worker dies between its commit and publishing."""
+    await storage.open_lease(lease.job.job_id, lease.fence)
+    ends = [outcome(item) for item in lease.items]
+    files = [StagedItem(item.item_id, _files(lease, item, end)) for item, end in zip(lease.items, ends, strict=True)]
+    artifacts = await storage.stage(lease.job.job_id, lease.fence, files)
+    ended = [_with(end, kept) for end, kept in zip(ends, artifacts, strict=True)]
+    grant = await store.finish(lease, ended, [], Report(ceiling=0, demand=0))
+    assert len(grant.accepted) == len(lease.items)
+    if publish:
+        await storage.settle(lease.job.job_id, lease.fence, [item.item_id for item in lease.items])
+        await store.release(lease.fence)
+
+
+def _files(lease: Lease, item: LeasedItem, end: Ended) -> dict[str, bytes]:
+    result = None
+    if end.state is ItemState.SUCCESS:
+        body = b"<p>%d</p>" % item.seq * (400 if item.seq % 2 else 1)
+        page = Page(name="html", url="https://demo.local/", status=200, body=body)
+        result = Result(pages=(page,), data={"seq": item.seq})
+    return files_of(lease.job, item.item_id, result, Keep.BOTH, {"outcome": end.finding})
+
+
+def _with(end: Ended, artifacts: tuple[Artifact, ...]) -> Ended:
+    started = 1_750_000_100.0 + end.seq
+    attempt = Attempt(started, started + 0.5, "worker", failure=end.failure, bytes=100, requests=2)
+    return Ended(
+        seq=end.seq,
+        state=end.state,
+        finding=end.finding,
+        failure=end.failure,
+        reason=end.reason,
+        attempts=(attempt,),
+        artifacts=artifacts,
+        scraper_version=end.scraper_version,
+    )
+
+
+async def document(storage: ResultStorage, key: str, job_id: str = "job") -> Any:
+    """A stored JSON document."""
+    return json.loads(await storage.get(job_id, key))
