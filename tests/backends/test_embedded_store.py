@@ -8,7 +8,7 @@ import pytest
 
 from swath.backends.embedded.store import EmbeddedStore
 from swath.testing.clock import FakeClock
-from swath.testing.contracts import JobStoreContract, Kill, LeaseBookContract
+from swath.testing.contracts import DurableStoreContract, JobStoreContract, Kill, LeaseBookContract, Reopen
 
 
 class EmbeddedFixtures:
@@ -27,6 +27,18 @@ class EmbeddedFixtures:
         """Lets go of the worker's lock, as the system does when its process dies."""
         return lambda worker_id: os.close(store._presence._held.pop(worker_id))
 
+    @pytest.fixture
+    async def reopen(self, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Reopen]:
+        opened: list[EmbeddedStore] = []
+
+        async def open_again() -> EmbeddedStore:
+            opened.append(EmbeddedStore.open(tmp_path, clock, lease_seconds=15.0))
+            return opened[-1]
+
+        yield open_again
+        for store in opened:
+            await store.close()
+
 
 @pytest.mark.req("Q1", "Q2", "J2", "J6", "J7")
 class TestJobStore(EmbeddedFixtures, JobStoreContract):
@@ -35,4 +47,9 @@ class TestJobStore(EmbeddedFixtures, JobStoreContract):
 
 @pytest.mark.req("Q1", "Q2", "J3", "J4", "S1", "Z1")
 class TestLeaseBook(EmbeddedFixtures, LeaseBookContract):
+    pass
+
+
+@pytest.mark.req("Q2", "J2", "Z1")
+class TestDurableStore(EmbeddedFixtures, DurableStoreContract):
     pass

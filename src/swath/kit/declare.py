@@ -11,7 +11,7 @@ import msgspec
 from swath.domain.errors import BadInput
 from swath.kit.scraper import HttpScraper
 
-__all__ = ["ScraperInfo", "info_of", "is_declared", "scraper"]
+__all__ = ["ScraperInfo", "first_line", "is_declared", "scraper"]
 
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 ScraperClass = TypeVar("ScraperClass", bound=type[HttpScraper])
@@ -57,18 +57,6 @@ def scraper(
 def is_declared(thing: object) -> TypeGuard[type[HttpScraper]]:
     """Whether this class itself, and not one that it inherits from, was declared."""
     return isinstance(thing, type) and issubclass(thing, HttpScraper) and bool(vars(thing).get("id"))
-
-
-def info_of(cls: type[HttpScraper], origin: str) -> ScraperInfo:
-    """What the declaration says."""
-    return ScraperInfo(
-        id=cls.id,
-        name=cls.name,
-        version=cls.version,
-        description=cls.description,
-        sites=cls.sites,
-        origin=origin,
-    )
 
 
 def first_line(docstring: str | None) -> str:

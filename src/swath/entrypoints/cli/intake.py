@@ -106,7 +106,7 @@ async def take_in(
     if order.concurrency is not None:
         policy = _with_concurrency(policy, order.concurrency)
     job = Job(
-        job_id=order.job_id or _derived_job_id(scraper, source, order.items),
+        job_id=_derived_job_id(scraper, source, order.items) if order.job_id is None else order.job_id,
         scraper_id=scraper.id,
         scraper_source=source,
         name=order.name,

@@ -27,6 +27,8 @@ from swath.testing.chaos.storm import Storm, StormPlan
 
 __all__ = ["main"]
 
+PRINTED = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
@@ -89,8 +91,10 @@ def main(arguments: list[str] | None = None) -> int:
         _points(folder / "points", options, findings, figures)
     figures.finish(findings, time.monotonic() - began)
     print(report.table(figures))
-    for problem in findings.problems:
+    for problem in findings.problems[:PRINTED]:
         print(problem)
+    if (more := findings.found.total() - PRINTED) > 0:
+        print(f"… and {more:,} more")
     if options.json:
         options.json.write_text(json.dumps(figures.as_json(), indent=2) + "\n", encoding="utf-8")
     if options.page:

@@ -1,4 +1,5 @@
-"""Pack: the processes that a storm starts, strikes and starts again. None outlives it, even if the supervisor is killed.
+"""Pack: the processes that a storm starts, strikes and starts again. None outlives it,
+not even when the supervisor is killed.
 
 Used by storm.py, which decides whom to strike and when.
 """

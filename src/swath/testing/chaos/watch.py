@@ -1,6 +1,6 @@
 """Watch: looks into the store of a running job with short read-only readings, to see how far it is and who holds what.
 
-Used by storm.py (when to strike, whom) and recovery.py (how long items stay with the dead). Only sqlite3, as in check.py.
+Used by storm.py (when to strike, whom) and recovery.py (how long items stay with the dead).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ and `pytest.register_assert_rewrite("swath.testing.contracts")` in a conftest.py
 """
 
 from swath.testing.contracts.clock import ClockContract
+from swath.testing.contracts.durable_store import DurableStoreContract, Reopen
 from swath.testing.contracts.job_store import JobStoreContract
 from swath.testing.contracts.lease_book import LeaseBookContract
 from swath.testing.contracts.machine_base import LEASE_SECONDS, machine_settings
@@ -15,9 +16,11 @@ from swath.testing.contracts.store_machine import StoreMachine
 __all__ = [
     "LEASE_SECONDS",
     "ClockContract",
+    "DurableStoreContract",
     "JobStoreContract",
     "Kill",
     "LeaseBookContract",
+    "Reopen",
     "ResultStorageContract",
     "Store",
     "StoreMachine",

@@ -185,7 +185,7 @@ class ResultStorageContract:
 
     async def test_what_is_not_there_is_a_key_error(self, storage: ResultStorage) -> None:
         await storage.put("job", {"manifests/full/part-1.json": b"1"})
-        for key in ("manifests/full/part-2.json", "manifests/full", "manifests", ""):
+        for key in ("manifests/full/part-2.json", "manifests/full", "manifests"):
             with pytest.raises(KeyError):
                 await storage.get("job", key)
         with pytest.raises(KeyError):

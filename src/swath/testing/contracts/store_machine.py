@@ -229,7 +229,7 @@ class StoreMachine(MachineBase):
     @precondition(lambda self: self.leases(ending=False))
     @rule(pick=picks, dies=st.booleans())
     def lose_a_lease(self, pick: int, dies: bool) -> None:
-        """Several steps in one: a worker dies or falls silent, is rescued and comes back as a zombie; does a job end?"""
+        """Several steps in one: a worker dies or falls silent, is rescued, and comes back as a zombie."""
         worker = _one(self.leases(ending=False), pick).owner
         if dies and worker in self.workers:
             self.crash(self.workers.index(worker))

@@ -1,0 +1,237 @@
+"""The independent checker finds every way in which a job can be spoiled, and nothing in one that is not."""
+
+import gzip
+import hashlib
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swath.testing.chaos import truth
+from swath.testing.chaos.check import check
+from swath.testing.chaos.findings import Kind
+from swath.testing.chaos.job import JOB_ID, ChaosJob
+
+
+def results(job: ChaosJob) -> Path:
+    return job.data / "results" / JOB_ID
+
+
+def sql(job: ChaosJob, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(job.database)) as db, db:
+        assert db.execute(statement, values).rowcount != 0
+
+
+def seq_of(fate: truth.Fate) -> int:
+    return next(n for n, name in enumerate(truth.item_ids(120), 1) if truth.fate(name) is fate)
+
+
+def file_of(job: ChaosJob, name: str, number: int = 0) -> Path:
+    return sorted((results(job) / "items").rglob(name))[number]
+
+
+def record(job: ChaosJob, file: Path) -> None:
+    """Lets the store say of the file what is true of it now, so that only its content is wrong."""
+    key = file.relative_to(results(job)).as_posix()
+    with closing(sqlite3.connect(job.database)) as db, db:
+        for seq, ended in db.execute("SELECT seq, ended FROM outcomes").fetchall():
+            end = json.loads(ended)
+            for artifact in end["artifacts"]:
+                if artifact["key"] == key:
+                    artifact |= {"size": file.stat().st_size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+            db.execute("UPDATE outcomes SET ended = ? WHERE seq = ?", (json.dumps(end).encode(), seq))
+
+
+def rewrite_part(job: ChaosJob, change: Callable[[list[Any]], object]) -> None:
+    """Changes the items of a part, with checksums and number of items put right, as a mistaken writer would."""
+    part = results(job) / "manifests" / "full" / "part-1.json"
+    document = json.loads(part.read_bytes())
+    change(document["items"])
+    part.write_text(json.dumps(document))
+    metadata_file = results(job) / "job_metadata.json"
+    metadata = json.loads(metadata_file.read_bytes())
+    metadata["parts"]["full"][0] = {
+        "artifact": {
+            "key": "manifests/full/part-1.json",
+            "size": part.stat().st_size,
+            "sha256": hashlib.sha256(part.read_bytes()).hexdigest(),
+        },
+        "items": len(document["items"]),
+    }
+    metadata_file.write_text(json.dumps(metadata))
+
+
+def flip_a_byte(job: ChaosJob) -> None:
+    file = file_of(job, "html.html*")
+    body = bytearray(file.read_bytes())
+    body[len(body) // 2] ^= 1
+    file.write_bytes(body)
+
+
+def cut_a_file(job: ChaosJob) -> None:
+    file = file_of(job, "html.html.gz")
+    file.write_bytes(file.read_bytes()[:-9])
+    record(job, file)
+
+
+def give_an_item_the_page_of_another(job: ChaosJob) -> None:
+    file = file_of(job, "html.html.gz")
+    file.write_bytes(gzip.compress(truth.page("somebody else")))
+    record(job, file)
+
+
+def give_an_item_the_record_of_another(job: ChaosJob) -> None:
+    file = file_of(job, "data.json")
+    file.write_bytes(file_of(job, "data.json", 1).read_bytes())
+    record(job, file)
+
+
+def cut_the_metadata(job: ChaosJob) -> None:
+    file = results(job) / "job_metadata.json"
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def remove_a_file(job: ChaosJob) -> None:
+    file_of(job, "data.json").unlink()
+
+
+def remove_the_metadata(job: ChaosJob) -> None:
+    (results(job) / "job_metadata.json").unlink()
+
+
+def remove_an_entry(job: ChaosJob) -> None:
+    next((results(job) / "manifests" / "items").iterdir()).unlink()
+
+
+def edit_a_counter(job: ChaosJob) -> None:
+    sql(job, "UPDATE jobs SET success = success + 1")
+
+
+def edit_a_failure_counter(job: ChaosJob) -> None:
+    sql(job, "UPDATE failures SET items = items + 1 WHERE kind = 'server_error'")
+
+
+def delete_an_outcome(job: ChaosJob) -> None:
+    sql(job, "DELETE FROM outcomes WHERE seq = 5")
+
+
+def double_an_outcome(job: ChaosJob) -> None:
+    sql(job, "INSERT INTO outcomes SELECT job_no, seq, generation + 1, kind, ended FROM outcomes WHERE seq = 5")
+
+
+def delete_an_item(job: ChaosJob) -> None:
+    sql(job, "DELETE FROM items WHERE seq = 5")
+
+
+def reopen_an_item(job: ChaosJob) -> None:
+    sql(job, "UPDATE items SET state = 0 WHERE seq = 5")
+
+
+def turn_a_failure_into_success(job: ChaosJob) -> None:
+    seq = seq_of(truth.Fate.BROKEN)
+    sql(job, "UPDATE items SET state = 1 WHERE seq = ?", seq)
+    ended = json.dumps({"state": "success", "finding": "found", "attempts": [{}], "artifacts": []}).encode()
+    sql(job, "UPDATE outcomes SET ended = ?, kind = NULL WHERE seq = ?", ended, seq)
+    sql(job, "UPDATE jobs SET success = success + 1, failed = failed - 1")
+    sql(job, "UPDATE failures SET items = items - 1 WHERE kind = 'layout_changed'")
+
+
+def list_an_item_twice(job: ChaosJob) -> None:
+    rewrite_part(job, lambda items: items.append(items[0]))
+
+
+def list_an_item_not(job: ChaosJob) -> None:
+    rewrite_part(job, lambda items: items.pop())
+
+
+def list_an_item_wrongly(job: ChaosJob) -> None:
+    rewrite_part(job, lambda items: items[0].update(state="cancelled"))
+
+
+def leave_a_file_about(job: ChaosJob) -> None:
+    file_of(job, "data.json").with_name("data.json.tmp").write_bytes(b"")
+
+
+def leave_a_room_behind(job: ChaosJob) -> None:
+    (results(job) / ".leases" / "77").mkdir()
+
+
+def leave_a_document_half_written(job: ChaosJob) -> None:
+    (results(job) / ".writing" / "abc").mkdir(parents=True)
+
+
+def leave_an_item_waiting(job: ChaosJob) -> None:
+    sql(job, "INSERT INTO waiting VALUES (1, 0, 5)")
+
+
+def forget_an_attempt(job: ChaosJob) -> None:
+    lines = job.attempts_log.read_text(encoding="utf-8").splitlines(keepends=True)
+    job.attempts_log.write_text("".join(lines[1:]), encoding="utf-8")
+
+
+def put_the_job_into_another_state(job: ChaosJob) -> None:
+    sql(job, "UPDATE jobs SET state = 'completed'")
+
+
+def delete_the_job(job: ChaosJob) -> None:
+    sql(job, "DELETE FROM jobs")
+
+
+SPOILED: list[tuple[Callable[[ChaosJob], None], Kind]] = [
+    (flip_a_byte, Kind.TORN),
+    (cut_a_file, Kind.TORN),
+    (give_an_item_the_page_of_another, Kind.TORN),
+    (give_an_item_the_record_of_another, Kind.TORN),
+    (cut_the_metadata, Kind.TORN),
+    (remove_a_file, Kind.LOST),
+    (remove_the_metadata, Kind.LOST),
+    (remove_an_entry, Kind.LOST),
+    (delete_an_outcome, Kind.LOST),
+    (delete_an_item, Kind.LOST),
+    (reopen_an_item, Kind.LOST),
+    (list_an_item_not, Kind.LOST),
+    (delete_the_job, Kind.LOST),
+    (edit_a_counter, Kind.COUNTED_TWICE),
+    (edit_a_failure_counter, Kind.COUNTED_TWICE),
+    (double_an_outcome, Kind.COUNTED_TWICE),
+    (list_an_item_twice, Kind.COUNTED_TWICE),
+    (turn_a_failure_into_success, Kind.WRONG),
+    (list_an_item_wrongly, Kind.WRONG),
+    (forget_an_attempt, Kind.WRONG),
+    (put_the_job_into_another_state, Kind.WRONG),
+    (leave_a_file_about, Kind.STRAY),
+    (leave_a_room_behind, Kind.STRAY),
+    (leave_a_document_half_written, Kind.STRAY),
+    (leave_an_item_waiting, Kind.STRAY),
+]
+
+
+@pytest.mark.req("Z1", "Z2")
+def test_a_job_that_ran_undisturbed_is_clean(job: ChaosJob) -> None:
+    checked = check(job)
+    assert checked.findings.clean, checked.findings.problems
+    assert checked.attempts_begun == checked.attempts_kept > 120
+
+
+@pytest.mark.req("Z1", "Z2")
+@pytest.mark.parametrize(("spoil", "kind"), SPOILED, ids=[spoil.__name__ for spoil, _ in SPOILED])
+def test_the_checker_finds_what_was_spoiled(job: ChaosJob, spoil: Callable[[ChaosJob], None], kind: Kind) -> None:
+    spoil(job)
+    assert check(job).findings.found[kind] > 0
+
+
+def test_the_checker_uses_nothing_of_the_product() -> None:
+    code = "import sys, swath.testing.chaos.check; print(*[name for name in sys.modules if name.startswith('swath')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split()) - {"swath", "swath.testing"}
+    assert {name for name in loaded if not name.startswith("swath.testing.chaos")} == set()
+
+
+def test_every_fate_occurs_in_a_small_job() -> None:
+    assert {truth.fate(name) for name in truth.item_ids(60)} == set(truth.Fate)

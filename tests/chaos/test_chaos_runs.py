@@ -1,0 +1,98 @@
+"""The short form of `make chaos`, the same with the fence switched off, and that no process stays behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "swath.testing.chaos", "--short"]
+
+
+def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    report = folder / "report.json"
+    done = subprocess.run(
+        [*COMMAND, "--folder", str(folder), "--json", str(report), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=220,
+        check=False,
+    )
+    assert report.exists(), done.stderr
+    return done.returncode, json.loads(report.read_text()), done.stdout
+
+
+@pytest.mark.req("Z1", "Z2", "W2")
+@pytest.mark.timeout(240)  # about 25 s on two idle cores
+def test_processes_that_are_killed_stopped_and_frozen_lose_nothing(tmp_path: Path) -> None:
+    code, figures, said = chaos(tmp_path, "--part", "storm", "--seed", "20")
+    assert code == 0, said
+    assert figures["problems"] == []
+    storm = figures["storm"]
+    assert storm["strikes"]["SIGKILL"] >= 15
+    assert storm["strikes"]["SIGKILL with lease"] >= 1
+    assert storm["strikes"]["SIGSTOP"] == 3
+    assert storm["killed_re_leased"]["count"] > 0
+    assert storm["killed_freed"]["p50"] < 2.0  # at once, not when the lease of two seconds is over
+    assert storm["verify_exit_code"] == 0
+
+
+@pytest.mark.req("Z1", "Z2")
+@pytest.mark.timeout(240)  # about 50 s on two idle cores
+def test_dying_and_freezing_at_every_named_point_loses_nothing(tmp_path: Path) -> None:
+    code, figures, said = chaos(tmp_path, "--part", "points")
+    assert code == 0, said
+    assert figures["points"]["crashes"] == figures["points"]["points"] == figures["points"]["freezes"]
+
+
+@pytest.mark.req("Z1")
+@pytest.mark.timeout(240)  # about 30 s on two idle cores
+def test_without_the_fence_the_same_run_finds_items_counted_twice(tmp_path: Path) -> None:
+    code, figures, said = chaos(tmp_path, "--part", "storm", "--seed", "20", "--freezes", "8", "--broken", "fence")
+    assert code == 1, said
+    assert figures["storm"]["woken_without_lease"] > 0
+    assert figures["found"]["counted_twice"] > 0
+    assert figures["storm"]["verify_exit_code"] != 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_supervisor(tmp_path: Path, number: signal.Signals) -> None:
+    supervisor = subprocess.Popen(
+        [*COMMAND, "--part", "storm", "--folder", str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        started = wait_for(lambda: children_of(supervisor.pid))
+    finally:
+        supervisor.send_signal(number)
+    assert supervisor.wait(timeout=30) != 0
+    assert len(started) > 0
+    wait_for(lambda: not any(is_running(pid) for pid in started))
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_running(pid: int) -> bool:
+    """A zombie is dead, and only waits to be noticed."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(answer: Any) -> Any:
+    deadline = time.monotonic() + 20
+    while not (value := answer()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return value
+
+
+def test_the_process_list_is_readable_here() -> None:
+    assert is_running(os.getpid())

@@ -1,0 +1,104 @@
+"""How slots are shared and how large a lease is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swath.domain.lease import MAX_LEASE_ITEMS, MIN_LEASE_ITEMS, fair_share, grant_slots, lease_size
+
+limits = st.integers(1, 200)
+demand_lists = st.lists(st.integers(0, 60), max_size=12)
+
+
+@pytest.mark.req("S1")
+@given(limit=limits, demands=demand_lists)
+def test_all_slots_are_shared_as_far_as_anybody_can_use_them(limit: int, demands: list[int]) -> None:
+    assert sum(fair_share(limit, demands)) == min(limit, sum(demands))
+
+
+@pytest.mark.req("S1")
+@given(limit=limits, demands=demand_lists)
+def test_nobody_gets_more_than_it_can_use(limit: int, demands: list[int]) -> None:
+    assert all(0 <= share <= demand for share, demand in zip(fair_share(limit, demands), demands, strict=True))
+
+
+@pytest.mark.req("S1")
+@given(limit=limits, demands=demand_lists)
+def test_whoever_could_use_more_has_no_less_than_anybody_but_for_the_odd_one(limit: int, demands: list[int]) -> None:
+    shares = fair_share(limit, demands)
+    hungry = [share for share, demand in zip(shares, demands, strict=True) if share < demand]
+    assert all(share <= least + 1 for least in hungry for share in shares)
+
+
+@given(limit=limits, demands=demand_lists)
+def test_the_same_question_has_the_same_answer(limit: int, demands: list[int]) -> None:
+    assert fair_share(limit, demands) == fair_share(limit, demands)
+
+
+@pytest.mark.parametrize(
+    ("limit", "demands", "shares"),
+    [
+        (8, [8, 8], [4, 4]),
+        (8, [1, 8], [1, 7]),
+        (3, [9, 9, 9, 9], [1, 1, 1, 0]),
+        (7, [1, 10, 10], [1, 3, 3]),
+        (5, [], []),
+    ],
+)
+def test_shares_that_a_person_would_agree_with(limit: int, demands: list[int], shares: list[int]) -> None:
+    assert fair_share(limit, demands) == shares
+
+
+@pytest.mark.req("S1")
+@given(
+    limit=st.integers(1, 20),
+    reports=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 20)), max_size=60),
+)
+def test_ceilings_granted_one_after_the_other_never_exceed_the_limit(
+    limit: int, reports: list[tuple[int, int, int]]
+) -> None:
+    ceilings, demands = [0] * 5, [0] * 5
+    for who, demand, lowered in reports:
+        demands[who] = demand
+        ceiling = min(ceilings[who], lowered)  # a worker reports its ceiling, which it may have lowered
+        target = fair_share(limit, demands)[who]
+        ceilings[who] = grant_slots(limit, ceiling, target, sum(ceilings) - ceilings[who])
+        assert ceilings[who] >= ceiling
+        assert sum(ceilings) <= limit
+
+
+@pytest.mark.req("S1")
+@given(limit=st.integers(1, 20), demands=st.lists(st.integers(0, 30), min_size=1, max_size=6))
+def test_workers_that_shrink_to_their_target_reach_the_fair_share_after_two_rounds(
+    limit: int, demands: list[int]
+) -> None:
+    fair = fair_share(limit, demands)
+    ceilings = [0] * len(demands)
+    ceilings[0] = limit  # one had them all
+    for _ in range(2):
+        for who, target in enumerate(fair):
+            kept = min(ceilings[who], target)
+            ceilings[who] = grant_slots(limit, kept, target, sum(ceilings) - ceilings[who])
+    assert ceilings == fair
+
+
+@given(claimable=st.integers(1, 10**7), workers=st.integers(0, 500))
+def test_a_lease_is_never_empty_nor_larger_than_what_there_is_or_the_most_allowed(claimable: int, workers: int) -> None:
+    size = lease_size(claimable, workers)
+    assert 1 <= size <= min(claimable, MAX_LEASE_ITEMS)
+    assert size == claimable or size >= MIN_LEASE_ITEMS
+
+
+@given(claimable=st.integers(2 * MIN_LEASE_ITEMS, 10**5), workers=st.integers(1, 50))
+def test_a_lease_leaves_at_least_half_for_the_others_while_there_is_much(claimable: int, workers: int) -> None:
+    assert lease_size(claimable, workers) <= -(-claimable // 2)
+
+
+def test_leases_shrink_towards_the_end_of_a_job() -> None:
+    left, sizes = 1_000, []
+    while left:
+        sizes.append(lease_size(left, 2))
+        left -= sizes[-1]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == MAX_LEASE_ITEMS
+    assert sizes[-1] <= MIN_LEASE_ITEMS
