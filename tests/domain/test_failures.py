@@ -44,7 +44,7 @@ def as_words(rule: KindRule) -> tuple[bool, str, bool, bool, str]:
 
 
 def row_of(line: str) -> tuple[bool, str, bool, bool, str]:
-    kind, rest = line.split(maxsplit=1)
+    _, rest = line.split(maxsplit=1)
     culprit = next(word for word in ("site", "proxy", "input", "us") if f" {word} " in rest)
     retry, after = rest.split(f" {culprit} ", maxsplit=1)
     job, site, proxy = after.split(maxsplit=2)

@@ -185,8 +185,8 @@ def test_an_unclosed_quote_is_refused_with_its_line() -> None:
 
 
 def test_an_unclosed_quote_costs_bounded_memory() -> None:
-    endless = itertools.chain([b'parcel_id,a\n1,x\n2,"y\n'], itertools.repeat(b"n,text\n" * 1_000))
-    pipe = Dribble(endless)
+    long = itertools.chain([b'parcel_id,a\n1,x\n2,"y\n'], itertools.repeat(b"n,text\n" * 1_000, 2_000))
+    pipe = Dribble(long)
     message = refusal(FileSource("-", stdin=pipe))
     assert "line 3: a quote" in message
     assert "is not closed within" in message

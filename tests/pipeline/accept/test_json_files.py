@@ -120,7 +120,7 @@ def test_an_element_above_the_limit_is_refused(text: str) -> None:
 
 
 def test_an_element_without_end_costs_bounded_memory() -> None:
-    pipe = Dribble(itertools.chain([b'[{"parcel_id": ["'], itertools.repeat(b'x","' * 1_000)))
+    pipe = Dribble(itertools.chain([b'[{"parcel_id": ["'], itertools.repeat(b'x","' * 1_000, 2_000)))
     assert "longer than" in refusal(FileSource("-", Format.JSON, stdin=pipe))
     assert pipe.handed_out < 2 * ROW_LIMIT_CHARS
 

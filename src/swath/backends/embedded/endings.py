@@ -23,7 +23,8 @@ __all__ = ["claim_ending", "end", "sweep"]
 def claim_ending(db: sqlite3.Connection, times: Times, worker_id: str) -> Lease | None:
     """See LeaseBook.claim_ending."""
     row = db.execute(
-        "SELECT job_no, spec, cancelling FROM jobs AS j WHERE state IN ('loading', 'pending', 'running', 'paused') "
+        "SELECT job_no, spec, cancelling FROM jobs AS j INDEXED BY jobs_open "
+        "WHERE state IN ('loading', 'pending', 'running', 'paused') "
         "AND (cancelling = 1 OR (state = 'running' AND success + failed + skipped + cancelled = total)) "
         "AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.job_no = j.job_no) ORDER BY job_no LIMIT 1"
     ).fetchone()

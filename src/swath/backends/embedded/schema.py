@@ -53,6 +53,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     mark_ended  INTEGER NOT NULL DEFAULT 0,
     manifest    BLOB
 );
+CREATE INDEX IF NOT EXISTS jobs_open ON jobs (job_no) WHERE state IN ('loading', 'pending', 'running', 'paused');
 CREATE INDEX IF NOT EXISTS jobs_runnable ON jobs (priority DESC, total, job_no) WHERE state IN ('pending', 'running');
 
 CREATE TABLE IF NOT EXISTS failures (

@@ -46,7 +46,7 @@ class CsvRows:
         for lines in self._lines:
             if self._row_end != row_end:
                 row_end, held_chars = self._row_end, 0
-            elif False:
+            elif held_chars > ROW_LIMIT_CHARS:
                 raise BadInput(self._unclosed(f"is not closed within {ROW_LIMIT_CHARS:,} characters"))
             held_chars += sum(map(len, lines))
             yield lines

@@ -22,7 +22,7 @@ from swath.ports.job_store import JobStore
 __all__ = ["load"]
 
 
-DEFAULTS = LoadOptions()
+_STRICT = LoadOptions()
 
 
 def _silent(rows: int) -> None:
@@ -34,7 +34,7 @@ async def load(
     job: Job,
     rows: RowSource,
     checker: RowChecker,
-    options: LoadOptions = DEFAULTS,
+    options: LoadOptions = _STRICT,
     progress: Callable[[int], None] = _silent,
 ) -> LoadReport:
     """Submits the job, loads and seals it. `progress` hears how many rows have been read so far.

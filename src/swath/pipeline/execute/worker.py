@@ -70,6 +70,7 @@ class Worker:
         self._slots: dict[str, JobSlots] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
+        self._lease_ended = asyncio.Event()
         self._cannot_run: set[str] = set()
         self._rescuer = Rescuer(parts.book, parts.storage, options.worker_id)
 
@@ -86,8 +87,8 @@ class Worker:
         heartbeat.start(self._options.heartbeat_seconds)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._every(self._options.housekeeping_seconds, self._rescuer.run_once, stop))
-                group.create_task(self._every(self._options.housekeeping_seconds, self._parts.finisher.run_once, stop))
+                group.create_task(self._keep_doing(self._rescuer.run_once, stop, asyncio.Event()))
+                group.create_task(self._keep_doing(self._parts.finisher.run_once, stop, self._lease_ended))
                 group.create_task(self._claim_until(stop))
         finally:
             await self._drain()
@@ -162,6 +163,7 @@ class Worker:
             if not slots.users:
                 del self._slots[job_id]
             self._changed.set()
+            self._lease_ended.set()
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
@@ -178,15 +180,19 @@ class Worker:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: there is nothing left to tell
                     loop.call_soon_threadsafe(act)
 
-    async def _every(self, seconds: float, act: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
+    async def _keep_doing(
+        self, act: Callable[[], Awaitable[object]], stop: asyncio.Event, occasion: asyncio.Event
+    ) -> None:
+        """Does it every so often, and at once on the occasion."""
         while not stop.is_set():
+            occasion.clear()
             try:
                 await act()
             except (StoreUnavailable, LeaseLost) as error:
                 _log.warning("%s", error)
             except SwathError:
                 _log.exception("housekeeping failed; trying again")
-            await _first_of(stop, seconds=seconds)
+            await _first_of(stop, occasion, seconds=self._options.housekeeping_seconds)
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 

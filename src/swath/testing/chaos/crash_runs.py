@@ -19,13 +19,13 @@ from swath.observe.crash_points import POINTS
 from swath.testing.chaos.check import check
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import JOB_ID, ChaosJob, make_job
-from swath.testing.chaos.processes import die_with_parent, log_errors
+from swath.testing.chaos.processes import dying_with_parent, log_errors
 from swath.testing.crash import KILLED
 
 __all__ = ["Case", "cases", "run_cases"]
 
 PROCESS_SECONDS: Final = 90.0
-AT_ONCE: Final = 3  # most of a case is waiting for processes to start and leases to run out
+AT_ONCE: Final = 4  # most of a case is waiting for processes to start and leases to run out
 
 # Reached once in the life of a process, or of a job; the others are reached again and again by one process.
 ONCE_PER_PROCESS: Final = {"after_submit", "before_seal", "before_manifest", "after_job_metadata"}
@@ -153,7 +153,7 @@ class _CaseRun:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=dying_with_parent(),
             )
 
     async def _end_of(self, process: asyncio.subprocess.Process) -> int | None:

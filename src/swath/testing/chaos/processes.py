@@ -7,26 +7,34 @@ Used by storm.py, which decides whom to strike and when.
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["Pack", "Process", "die_with_parent", "log_errors"]
+__all__ = ["Pack", "Process", "dying_with_parent", "log_errors"]
 
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def die_with_parent() -> None:
-    """Runs in the child before it becomes another program: the kernel kills it when the supervisor is gone."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def dying_with_parent() -> Callable[[], None]:
+    """What a child does before it becomes another program, so that the kernel kills it when the supervisor is gone."""
+    supervisor = os.getpid()
+
+    def ask() -> None:
+        if _LIBC is not None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != supervisor:  # too late to ask: it is gone already
+            os._exit(1)
+
+    return ask
 
 
 @dataclass(eq=False)
@@ -94,7 +102,7 @@ class Pack:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the supervisor, which then ends them
-                preexec_fn=die_with_parent,  # noqa: PLW1509 the supervisor has one thread
+                preexec_fn=dying_with_parent(),  # noqa: PLW1509 the supervisor has one thread
             )
         process = Process(role, popen, time.monotonic())
         self.alive.append(process)

@@ -1,0 +1,147 @@
+"""A job's counters and how its final state follows from its items (property 9)."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swath.domain.job import Counts, Job, JobStatus, final_state
+from swath.domain.policy import ExecutionPolicy, Keep
+from swath.domain.transitions import JOB_MOVES, ItemState, JobState
+
+S, F, K, C = ItemState.SUCCESS, ItemState.FAILED, ItemState.SKIPPED, ItemState.CANCELLED
+outcomes = st.lists(st.sampled_from([S, F, K, C]), max_size=12)
+
+
+def counts_of(items: list[ItemState]) -> Counts:
+    return Counts(
+        success=items.count(S),
+        failed=items.count(F),
+        skipped=items.count(K),
+        cancelled=items.count(C),
+        total=len(items),
+    )
+
+
+@pytest.mark.req("J4")
+@given(items=outcomes, cancelled=st.booleans())
+def test_property_9_the_final_state_follows_from_the_outcomes(items: list[ItemState], cancelled: bool) -> None:
+    state = final_state(counts_of(items), cancelled=cancelled)
+    everything_well = all(item in (S, K) for item in items) and S in items
+    assert (state is JobState.COMPLETED) == everything_well
+    if state is JobState.CANCELLED:
+        assert cancelled
+        assert C in items or not items
+    else:
+        assert not (cancelled and C in items)
+        assert (state is JobState.FAILED) == (S not in items)
+    assert state.terminal
+
+
+@pytest.mark.req("J4")
+@pytest.mark.parametrize(
+    ("items", "cancelled", "state"),
+    [
+        ([S], False, JobState.COMPLETED),
+        ([S, K], False, JobState.COMPLETED),
+        ([S, F], False, JobState.PARTIALLY_COMPLETED),
+        ([S, C], False, JobState.PARTIALLY_COMPLETED),  # cancelled by us, for instance by a circuit
+        ([F, F], False, JobState.FAILED),
+        ([K, K], False, JobState.FAILED),
+        ([F, K, C], False, JobState.FAILED),
+        ([S, C], True, JobState.CANCELLED),
+        ([C], True, JobState.CANCELLED),
+        ([], True, JobState.CANCELLED),
+        ([S, S], True, JobState.COMPLETED),  # the cancel came too late
+        ([F], True, JobState.FAILED),
+    ],
+)
+def test_final_states_by_example(items: list[ItemState], cancelled: bool, state: JobState) -> None:
+    assert final_state(counts_of(items), cancelled=cancelled) is state
+
+
+@pytest.mark.req("J4")
+@given(items=outcomes, more=st.integers(1, 5), cancelled=st.booleans())
+def test_a_job_with_unfinished_items_has_no_final_state(items: list[ItemState], more: int, cancelled: bool) -> None:
+    counts = msgspec.structs.replace(counts_of(items), total=len(items) + more)
+    with pytest.raises(ValueError, match=f"{more} items"):
+        final_state(counts, cancelled=cancelled)
+
+
+@pytest.mark.req("J4")
+def test_a_job_that_was_never_started_can_only_end_cancelled() -> None:
+    for state in (JobState.LOADING, JobState.PENDING):
+        assert [end for end in JOB_MOVES[state] if end.terminal] == [JobState.CANCELLED]
+    assert final_state(counts_of([C, C]), cancelled=True) is JobState.CANCELLED
+
+
+@pytest.mark.req("J7")
+@given(
+    states=st.fixed_dictionaries(
+        {name: st.integers(0, 9) for name in ("pending", "queued", "in_progress", "success", "failed", "skipped")}
+    ),
+    cancelled=st.integers(0, 9),
+)
+def test_ended_and_remaining_make_up_the_total(states: dict[str, int], cancelled: int) -> None:
+    counts = Counts(**states, cancelled=cancelled, total=sum(states.values()) + cancelled)
+    assert counts.ended == states["success"] + states["failed"] + states["skipped"] + cancelled
+    assert counts.remaining == states["pending"] + states["queued"] + states["in_progress"]
+
+
+def test_not_found_is_counted_inside_success() -> None:
+    assert Counts(success=3, not_found=2, total=3).ended == 3
+
+
+def a_job() -> Job:
+    return Job(job_id="j", scraper_id="s", labels={"a": "b"}, created_at=1.0)
+
+
+def test_the_time_of_asking_is_no_part_of_the_order() -> None:
+    job = a_job()
+    assert job.same_order(msgspec.structs.replace(job, created_at=2.0))
+    policy = ExecutionPolicy(keep=Keep.DATA)
+    changes: list[dict[str, Any]] = [{"scraper_id": "t"}, {"priority": 1}, {"labels": {}}, {"policy": policy}]
+    for change in changes:
+        assert not job.same_order(msgspec.structs.replace(job, **change))
+
+
+@pytest.mark.req("J7")
+def test_a_status_has_the_shape_that_is_shown_everywhere() -> None:
+    status = JobStatus(
+        job=a_job(),
+        state=JobState.RUNNING,
+        counts=Counts(pending=6, success=3, not_found=1, failed=1, total=10),
+        failures={"timeout": 1},
+        items_per_second=1.2345,
+    )
+    shown = status.as_json()
+    assert {name: shown[name] for name in ("job_id", "status", "generation", "failures")} == {
+        "job_id": "j",
+        "status": "running",
+        "generation": 1,
+        "failures": {"timeout": 1},
+    }
+    assert shown["counts"] == {
+        "pending": 6,
+        "queued": 0,
+        "in_progress": 0,
+        "success": 3,
+        "not_found": 1,
+        "failed": 1,
+        "skipped": 0,
+        "cancelled": 0,
+        "total": 10,
+    }
+    assert (shown["items_per_second"], shown["eta_seconds"]) == (1.23, 4.9)
+    assert msgspec.json.decode(msgspec.json.encode(shown)) == shown
+
+
+@pytest.mark.parametrize(
+    ("state", "pace", "eta"),
+    [(JobState.RUNNING, 2.0, 5.0), (JobState.RUNNING, 0.0, None), (JobState.COMPLETED, 2.0, None)],
+)
+def test_the_eta_is_known_only_while_there_is_a_pace(state: JobState, pace: float, eta: float | None) -> None:
+    status = JobStatus(job=a_job(), state=state, counts=Counts(pending=10, total=10), items_per_second=pace)
+    assert status.eta_seconds == eta
