@@ -1,6 +1,6 @@
 """Each of these stores breaks one promise, and the state machine finds it out: so its silence means something."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -64,9 +64,8 @@ class OutcomesCounted(MemoryStore):
 class ItemsForgotten(MemoryStore):
     """A rescue takes the lease away and leaves its items with nobody."""
 
-    def _return_items(self, lease: StoredLease, blamed: Collection[int]) -> int:
-        being_rescued = lease.fence in self._shelves.leases
-        return 0 if being_rescued or lease.rescued else super()._return_items(lease, blamed)
+    def _return_items(self, lease: StoredLease, *, blamed: bool) -> int:
+        return 0 if blamed or lease.rescued else super()._return_items(lease, blamed=blamed)
 
 
 class OthersOverlooked(MemoryStore):
@@ -102,8 +101,8 @@ class WallClockTrusted(MemoryStore):
 class CrashesUncounted(MemoryStore):
     """Nobody is blamed for the death of a worker."""
 
-    def _return_items(self, lease: StoredLease, blamed: Collection[int]) -> int:
-        return super()._return_items(lease, ())
+    def _return_items(self, lease: StoredLease, *, blamed: bool) -> int:
+        return super()._return_items(lease, blamed=False)
 
 
 class DelayIgnored(MemoryStore):

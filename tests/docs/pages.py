@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["PAGES", "ROOT", "Block", "Mark", "blocks_of", "prose_of", "rows_of", "section_of"]
+__all__ = ["PAGES", "ROOT", "Block", "Mark", "blocks_of", "code_in", "prose_of", "rows_of", "section_of"]
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = ["README.md", "SECURITY.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
@@ -60,7 +60,7 @@ def blocks_of(markdown: str) -> list[Block]:
             marks.append(Mark(found["name"], found["value"]))
         elif line:
             assert not marks, f"line {number}: the mark {marks[-1]} stands above no block"
-    assert opened is None, f"line {opened[1] if opened else 0}: a block is never closed"
+    assert opened is None, f"a block is never closed: {opened}"
     return blocks
 
 
@@ -68,6 +68,11 @@ def prose_of(markdown: str) -> str:
     """The page without its blocks and comments."""
     without_blocks = re.sub(r"^```.*?^```$", "", markdown, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"<!--.*?-->", "", without_blocks, flags=re.DOTALL)
+
+
+def code_in(text: str) -> list[str]:
+    """What stands in backticks."""
+    return re.findall(r"`([^`]+)`", text)
 
 
 def section_of(markdown: str, heading: str) -> str:

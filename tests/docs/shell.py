@@ -132,7 +132,7 @@ def _line_pattern(line: str, *, any_number: bool) -> str:
 @contextlib.contextmanager
 def demo_site() -> Iterator[str]:
     """The real `swath demo-site`, a little slow so that a job can be killed in the middle on any machine."""
-    command = [BIN / "swath", "demo-site", "--port", "0", "--latency-ms", "5"]
+    command = [str(BIN / "swath"), "demo-site", "--port", "0", "--latency-ms", "5"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

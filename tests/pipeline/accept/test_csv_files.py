@@ -143,6 +143,13 @@ def test_a_crlf_cut_in_two_is_counted_once(size: int) -> None:
     assert "line 3: byte 0xE9" in refusal(source)
 
 
+@pytest.mark.parametrize("size", range(8, 24))
+def test_lines_are_numbered_right_wherever_a_crlf_is_cut(size: int) -> None:
+    raw = b"parcel_id,owner\r\n1,Ann\r\n2,Bob\r\n\r\n3\r\n"
+    _, bad = read(FileSource("-", stdin=Dribble(in_pieces(raw, size))))
+    assert [row.line for row in bad] == [5]
+
+
 def test_windows_quotes_point_to_windows_1252() -> None:
     assert "iconv -f CP1252" in refusal(given(b"parcel_id\n\x93quoted\x94\n"))
 

@@ -302,6 +302,15 @@ def test_the_digest_covers_ids_inputs_and_rows() -> None:
     assert len({base, *variants}) == 6
 
 
+def test_a_row_that_cannot_be_encoded_leaves_no_trace_in_the_digest() -> None:
+    def digest(bad: dict[str, str]) -> str:
+        (checked,) = batches.checked_batches(GivenRows("rows", [{"parcel_id": "1"}, bad, {"parcel_id": "3"}]), CHECKER)
+        assert [item.seq for item in checked.batch.items] == [1, 3]
+        return checked.batch.digest
+
+    assert digest({"parcel_id": "2", "owner": "x" * 5_000, "town": "\ud800"}) == digest({"wrong": "2"})
+
+
 def test_the_digest_of_a_batch_covers_those_before(small_batches: None) -> None:
     def digests(text: str) -> list[str]:
         return [checked.batch.digest for checked in batches.checked_batches(given(text), CHECKER)]

@@ -260,18 +260,25 @@ async def test_the_right_to_end_is_renewed_while_items_stream(
 
 
 class SleepyFolder(FolderResults):
-    """Falls asleep at a certain write, as a process that was stopped."""
+    """Falls asleep at a certain change, as a process that was stopped."""
 
     asleep: asyncio.Event
     wake: asyncio.Event
     sleep_at: int
 
     async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
+        await self._sleep()
+        return await super().put(job_id, documents)
+
+    async def remove(self, job_id: str, prefix: str) -> None:
+        await self._sleep()
+        await super().remove(job_id, prefix)
+
+    async def _sleep(self) -> None:
         self.sleep_at -= 1
         if self.sleep_at == 0:
             self.asleep.set()
             await self.wake.wait()
-        return await super().put(job_id, documents)
 
 
 @pytest.mark.req("Z1", "Z2")

@@ -65,8 +65,8 @@ def release(db: sqlite3.Connection, fence: int) -> None:
     row = db.execute("DELETE FROM leases WHERE fence = ? RETURNING job_no, worker, seqs", (fence,)).fetchone()
     if row is not None:
         job_no, worker, seqs = row
-        _return_items(db, job_no, fence, _seqs_decoder.decode(seqs), frozenset())
-        shares.drop_idle_share(db, job_no, worker)
+        lost = _return_items(db, job_no, fence, _seqs_decoder.decode(seqs), frozenset())
+        shares.leave(db, job_no, worker, lost)
 
 
 def rescue(db: sqlite3.Connection, times: Times, worker_id: str, is_dead: Callable[[str], bool]) -> list[RescuedLease]:
@@ -83,7 +83,7 @@ def rescue(db: sqlite3.Connection, times: Times, worker_id: str, is_dead: Callab
             "UPDATE leases SET rescued = 1, worker = ?, renewed = ?, expires = ? WHERE fence = ?",
             (worker_id, times.boot, times.expires, fence),
         )
-        shares.drop_idle_share(db, job_no, worker)
+        shares.leave(db, job_no, worker, returned)
         (job_id,) = db.execute("SELECT job_id FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
         rescued.append(
             RescuedLease(
@@ -91,16 +91,18 @@ def rescue(db: sqlite3.Connection, times: Times, worker_id: str, is_dead: Callab
                 job_id=job_id,
                 worker_id=worker,
                 winners=_winners(db, job_no, fence, held),
-                returned=returned,
+                returned=len(returned),
                 silent_seconds=max(0.0, times.boot - renewed),
             )
         )
     return rescued
 
 
-def _return_items(db: sqlite3.Connection, job_no: int, fence: int, seqs: Sequence[int], blamed: frozenset[int]) -> int:
+def _return_items(
+    db: sqlite3.Connection, job_no: int, fence: int, seqs: Sequence[int], blamed: frozenset[int]
+) -> set[int]:
     """Makes the unfinished items of a lease claimable at once; those blamed count a crash of their worker."""
-    returned = 0
+    returned = set()
     for seq in seqs:
         row = db.execute(
             f"UPDATE items SET fence = 0, due = NULL WHERE {HELD} RETURNING progress",  # noqa: S608 our own constant
@@ -108,7 +110,7 @@ def _return_items(db: sqlite3.Connection, job_no: int, fence: int, seqs: Sequenc
         ).fetchone()
         if row is None:
             continue
-        returned += 1
+        returned.add(seq)
         db.execute("INSERT INTO waiting VALUES (?, 0, ?)", (job_no, seq))
         if seq in blamed:
             known = Progress() if row[0] is None else _progress_decoder.decode(row[0])

@@ -6,13 +6,16 @@ The sum over `shares` of a job never exceeds its limit; see domain/lease.py for 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
 
 from swath.domain.lease import Report, fair_share, grant_slots
 
-__all__ = ["Slots", "begun", "busy_others", "drop_idle_share", "enter", "regrant"]
+__all__ = ["Slots", "begun", "busy_others", "enter", "leave", "regrant"]
+
+_seqs_decoder = msgspec.json.Decoder(list[int])
 
 
 class Slots(NamedTuple):
@@ -78,13 +81,22 @@ def _target(db: sqlite3.Connection, job_no: int, worker: str, limit: int) -> int
 def begun(db: sqlite3.Connection, job_no: int, worker: str) -> frozenset[int]:
     """Which items of the job the worker had sent requests for, as it last reported."""
     row = db.execute("SELECT begun FROM shares WHERE job_no = ? AND worker = ?", (job_no, worker)).fetchone()
-    return frozenset() if row is None else frozenset(msgspec.json.decode(row[0], type=list[int]))
+    return frozenset() if row is None else frozenset(_seqs_decoder.decode(row[0]))
 
 
-def drop_idle_share(db: sqlite3.Connection, job_no: int, worker: str) -> None:
-    """Frees the slots of a worker that has no lease of the job any more."""
+def leave(db: sqlite3.Connection, job_no: int, worker: str, lost: Collection[int]) -> None:
+    """Items that a worker lost do not run any more; with its last lease of the job it loses its slots there."""
+    row = db.execute("SELECT queued, begun FROM shares WHERE job_no = ? AND worker = ?", (job_no, worker)).fetchone()
+    if row is None:
+        return
+    live = db.execute(
+        "SELECT 1 FROM leases WHERE job_no = ? AND worker = ? AND ending = 0 AND rescued = 0 LIMIT 1", (job_no, worker)
+    ).fetchone()
+    if live is None:
+        db.execute("DELETE FROM shares WHERE job_no = ? AND worker = ?", (job_no, worker))
+        return
+    queued, running = ([seq for seq in _seqs_decoder.decode(seqs) if seq not in lost] for seqs in row)
     db.execute(
-        "DELETE FROM shares WHERE job_no = ?1 AND worker = ?2 AND NOT EXISTS (SELECT 1 FROM leases "
-        "WHERE job_no = ?1 AND worker = ?2 AND ending = 0 AND rescued = 0)",
-        (job_no, worker),
+        "UPDATE shares SET queued = ?, begun = ?, waiting = ?, running = ? WHERE job_no = ? AND worker = ?",
+        (msgspec.json.encode(queued), msgspec.json.encode(running), len(queued), len(running), job_no, worker),
     )

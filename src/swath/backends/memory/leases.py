@@ -113,9 +113,8 @@ class MemoryLeases:
             _check(ended)
             accepted = self._end_items(job, stored, ended) | self._take_back(job, stored, handed_back)
             job.mark(self._shelves.clock.boot())
-            stored.queued, stored.begun = report.queued, report.begun
             share = job.shares[stored.worker_id]
-            share.demand = report.demand
+            share.demand, share.queued, share.begun = report.demand, report.queued, report.begun
             slots, target = self._grant(job, stored.worker_id, min(report.ceiling, share.slots))  # none raises itself
             self._shelves.extend(stored)
             directive = Directive.STOP if job.cancelling else Directive.GO_ON
@@ -161,16 +160,19 @@ class MemoryLeases:
         with self._shelves.open():
             lease = self._shelves.leases.pop(lease_fence, None)
             if lease is not None:
-                self._return_items(lease, blamed=())
+                self._return_items(lease, blamed=False)
                 self._drop_idle_share(self._shelves.job(lease.job_id), lease.worker_id)
 
-    def _return_items(self, lease: StoredLease, blamed: Collection[int]) -> int:
-        """Makes the unfinished items of a lease claimable at once; those blamed count a crash of their worker."""
+    def _return_items(self, lease: StoredLease, *, blamed: bool) -> int:
+        """Makes the unfinished items of a lease claimable at once; if there is blame, those begun count a crash."""
         job = self._shelves.job(lease.job_id)
-        held = [stored for seq in lease.seqs if (stored := self._held(job, lease, seq)) is not None]
-        for stored in held:
+        share = job.shares.get(lease.worker_id, StoredShare())
+        held = {seq: stored for seq in lease.seqs if (stored := self._held(job, lease, seq)) is not None}
+        for seq, stored in held.items():
             known = stored.leased()
-            stored.give_back(0.0, _crashed(known) if known.seq in blamed else known)
+            stored.give_back(0.0, _crashed(known) if blamed and seq in share.begun else known)
+        share.queued = tuple(seq for seq in share.queued if seq not in held)
+        share.begun = tuple(seq for seq in share.begun if seq not in held)
         return len(held)
 
     async def rescue(self, worker_id: str) -> list[RescuedLease]:
@@ -188,10 +190,10 @@ class MemoryLeases:
             job_id=lease.job_id,
             worker_id=lease.worker_id,
             winners=tuple(stored.item.item_id for stored in mine if stored.ended is not None),
-            returned=self._return_items(lease, blamed=lease.begun),
+            returned=self._return_items(lease, blamed=True),
             silent_seconds=self._shelves.clock.boot() - lease.heard_at,
         )
-        lease.rescued, lease.worker_id, lease.queued, lease.begun = True, worker_id, (), ()
+        lease.rescued, lease.worker_id = True, worker_id
         self._shelves.extend(lease)
         self._drop_idle_share(job, rescued.worker_id)
         return rescued

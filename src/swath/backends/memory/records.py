@@ -52,17 +52,17 @@ class StoredLease:
     heard_at: float
     expires_at: float
     seqs: tuple[int, ...] = ()
-    queued: tuple[int, ...] = ()
-    begun: tuple[int, ...] = ()
     rescued: bool = False
 
 
 @dataclass(slots=True)
 class StoredShare:
-    """What a worker with leases of a job has of its concurrency: its ceiling, and how many items it could run."""
+    """What a worker with leases of a job has of its concurrency, and what it last reported, over all these leases."""
 
     slots: int = 0
     demand: int = 0
+    queued: tuple[int, ...] = ()
+    begun: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)

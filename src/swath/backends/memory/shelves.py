@@ -70,8 +70,8 @@ class Shelves:
 
     def status(self, job: StoredJob) -> JobStatus:
         """The job as others see it."""
-        leases = self.leases_of(job.order.job_id)
-        queued, begun = sum(len(lease.queued) for lease in leases), sum(len(lease.begun) for lease in leases)
+        queued = sum(len(share.queued) for share in job.shares.values())
+        begun = sum(len(share.begun) for share in job.shares.values())
         counts = Counts(
             pending=job.remaining - queued - begun,
             queued=queued,
@@ -97,14 +97,15 @@ class Shelves:
         )
 
     def record(self, stored: StoredItem) -> ItemRecord:
-        """The item as others see it; while it runs, its lease says how far it is."""
+        """The item as others see it; while it runs, its worker's last report says how far it is."""
         item, end = stored.item, stored.ended
         if end is None:
             state, known = ItemState.PENDING, stored.leased()
             if stored.fence:
                 lease = self.leases[stored.fence]
-                state = ItemState.QUEUED if item.seq in lease.queued else state
-                state = ItemState.IN_PROGRESS if item.seq in lease.begun else state
+                share = self.jobs[lease.job_id].shares[lease.worker_id]
+                state = ItemState.QUEUED if item.seq in share.queued else state
+                state = ItemState.IN_PROGRESS if item.seq in share.begun else state
             waits = not stored.fence and stored.due > 0
             return ItemRecord(
                 seq=item.seq,

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from swath.testing.chaos import report
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="swath-chaos-", dir=options.folder))
     findings = Findings()
     began = time.monotonic()
-    figures = report.Figures(command=report.command_line(sys.argv[1:], seed), seed=seed)
+    figures = report.Figures(command=report.command_line(vars(options), seed), seed=seed)
     print(f"chaos in {folder}, seed {seed}", flush=True)
     if options.part != "points":
         _storm(folder / "storm", options, seed, findings, figures)
@@ -113,10 +113,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--short", action="store_true", help="the small form, which is part of the tests")
     parser.add_argument("--items", type=int, metavar="N", help=f"items of the job ({FULL.items:,})")
     parser.add_argument("--kills", type=int, metavar="N", help=f"kill -9 at random times ({FULL.kills:,})")
+    parser.add_argument("--stops", type=int, metavar="N", help=f"SIGTERM at random times ({FULL.stops})")
     parser.add_argument("--freezes", type=int, metavar="N", help=f"SIGSTOP beyond the lease ({FULL.freezes})")
     parser.add_argument("--workers", type=int, metavar="N", help=f"processes, `swath run` among them ({FULL.workers})")
     parser.add_argument("--seed", type=int, metavar="S", help="of whom is struck when; printed when chosen by chance")
-    parser.add_argument("--part", choices=["all", "storm", "points"], default="all", help="only one half")
+    parser.add_argument("--part", choices=["storm", "points"], help="only one half")
     parser.add_argument("--broken", choices=["fence"], help="switch a guard off: the run must then find problems")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where the job's folder is made (the system's own)")
     parser.add_argument("--keep", action="store_true", help="leave the folder there after a clean run too")
@@ -127,8 +128,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _size(options: argparse.Namespace) -> Size:
     size = SHORT if options.short else FULL
-    given = {name: getattr(options, name) for name in ("items", "kills", "freezes", "workers")}
-    return Size(**vars(size) | {name: value for name, value in given.items() if value is not None})
+    names = ("items", "kills", "stops", "freezes", "workers")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    return replace(size, **given)
 
 
 def _storm(folder: Path, options: argparse.Namespace, seed: int, findings: Findings, figures: report.Figures) -> None:

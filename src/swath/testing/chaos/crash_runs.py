@@ -25,6 +25,7 @@ from swath.testing.crash import KILLED
 __all__ = ["Case", "cases", "run_cases"]
 
 PROCESS_SECONDS: Final = 90.0
+FAST_SECONDS: Final = 0.003
 AT_ONCE: Final = 4  # most of a case is waiting for processes to start and leases to run out
 
 # Reached once in the life of a process, or of a job; the others are reached again and again by one process.
@@ -59,7 +60,7 @@ def cases(hits: int, *, freeze: bool) -> list[Case]:
             if point in ONCE_PER_PROCESS:
                 found.append(Case(point=point, deaths=hit))
             else:
-                items = 60 if hit == 1 else max(60, PER_ROWS.get(point, 0) * hit)
+                items = 60 if hit == 1 else max(60 * hit, PER_ROWS.get(point, 0) * hit)
                 found.append(Case(point=point, hit=hit, items=items))
     return found + ([Case(point=point, freeze=True) for point in POINTS] if freeze else [])
 
@@ -81,10 +82,9 @@ async def run_cases(folder: Path, chosen: list[Case], findings: Findings) -> Non
 class _CaseRun:
     def __init__(self, folder: Path, case: Case) -> None:
         self._case = case
-        # Later rescues need time in which other workers can die.
         slow = case.point == "after_rescue" and case.hit > 1
         self._job: ChaosJob = make_job(
-            folder, items=case.items, mean_seconds=0.3 if slow else 0.003, concurrency=2 if slow else 16
+            folder, items=case.items, mean_seconds=0.5 if slow else FAST_SECONDS, concurrency=2 if slow else 16
         )
         self._log = folder / "processes.log"
         self._findings = Findings()
@@ -113,6 +113,7 @@ class _CaseRun:
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
+            self._job.set_pace(FAST_SECONDS)  # a rescuer was slow, so that others had time to die
         self._findings.expect(code == KILLED, Kind.WRONG, place, f"it was not reached: exit code {code}")
 
     async def _feed_rescues(self, rescuer: asyncio.subprocess.Process) -> None:

@@ -80,6 +80,10 @@ class ChaosJob:
             **more,
         }
 
+    def set_pace(self, mean_seconds: float) -> None:
+        """How long an item takes, for processes that start from now on."""
+        (self.folder / "chaos.json").write_text(json.dumps({"mean_seconds": mean_seconds}), encoding="utf-8")
+
 
 def make_job(folder: Path, *, items: int, mean_seconds: float, concurrency: int) -> ChaosJob:
     """Writes items, policy and scraper into a new folder."""
@@ -100,7 +104,7 @@ def make_job(folder: Path, *, items: int, mean_seconds: float, concurrency: int)
         },
     }
     (folder / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
-    (folder / "chaos.json").write_text(json.dumps({"mean_seconds": mean_seconds}), encoding="utf-8")
+    job.set_pace(mean_seconds)
     shutil.copy(Path(__file__).with_name("chaos_scraper.py"), folder)
     job.attempts_log.touch()
     return job

@@ -6,6 +6,7 @@ another lease held it or it had ended there (re-leased).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from swath.testing.chaos.watch import Held, Watch
@@ -28,7 +29,7 @@ class Spread:
         ordered = sorted(seconds)
         if not ordered:
             return cls(0, 0.0, 0.0, 0.0)
-        at = [ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))] for share in (0.5, 0.95, 1.0)]
+        at = [ordered[math.ceil(share * len(ordered)) - 1] for share in (0.5, 0.95, 1.0)]
         return cls(len(ordered), *(round(value, 3) for value in at))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -81,10 +82,12 @@ class Figures:
         return asdict(self)
 
 
-def command_line(arguments: list[str], seed: int) -> str:
-    """What makes the same run again."""
-    wanted = [argument for argument in arguments if not argument.startswith("--seed")]
-    return f'make chaos ARGS="{" ".join([*wanted, "--seed", str(seed)])}"'
+def command_line(options: Mapping[str, object], seed: int) -> str:
+    """What makes the same run again; where its files and figures go does not matter."""
+    names = ("short", "items", "kills", "stops", "freezes", "workers", "part", "broken")
+    given = [(name, options.get(name)) for name in names]
+    words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in given if value]
+    return f'make chaos ARGS="{" ".join([*words, f"--seed {seed}"])}"'
 
 
 def table(figures: Figures) -> str:
@@ -110,7 +113,7 @@ def _rows(figures: Figures) -> list[tuple[str, str]]:
         *(_point_rows(figures.points) if figures.points else ()),
         *((f"{name.replace('_', ' ')}", f"{count:,}") for name, count in figures.found.items()),
         ("wall time", f"{figures.seconds:,.0f} s"),
-        ("seed", str(figures.seed)),
+        ("made by", f"`{figures.command}`"),
         ("machine", figures.machine),
     ]
 

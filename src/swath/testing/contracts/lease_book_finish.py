@@ -165,11 +165,11 @@ class FinishContract:
     async def test_a_further_lease_leaves_the_slots_as_they_are_until_the_next_report(self, store: Store) -> None:
         await ready(store, items=60, limit=8)
         first, other = await claimed(store, "worker"), await claimed(store, "other")
-        await finished(store, first, report=Report(ceiling=3, demand=20))
+        await finished(store, first, report=Report(ceiling=3, demand=0))
         await finished(store, other, report=Report(ceiling=0, demand=2))
         further = await claimed(store, "worker")
-        assert (further.slots, further.target) == (4, 6)
-        grant = await finished(store, further, report=Report(ceiling=4, demand=24))
+        assert (further.slots, further.target) == (3, 6)
+        grant = await finished(store, further, report=Report(ceiling=3, demand=24))
         assert (grant.slots, grant.target) == (6, 6)
 
     async def test_slots_are_kept_until_the_last_lease_is_given_up(self, store: Store) -> None:

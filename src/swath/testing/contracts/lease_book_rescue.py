@@ -137,6 +137,25 @@ class RescueContract:
             assert tries == [crashes, 0, 0, 0, 0, 0]
         assert [item.tries.crashes for item in (await claimed(store, "other")).items][:3] == [2, 0, 0]
 
+    async def test_items_of_a_lost_lease_run_no_more_though_their_worker_has_others(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        await ready(store, items=40)
+        lost, kept, released = [await claimed(store) for _ in range(3)]
+        running = [lease.items[0].seq for lease in (lost, kept, released)]
+        report = Report(ceiling=8, demand=8, queued=(lost.items[1].seq,), begun=tuple(running))
+        await finished(store, kept, report=report)
+        clock.advance(kept.lease_seconds - 1)
+        await store.renew("worker", [kept.fence, released.fence])
+        clock.advance(1)
+        assert [rescued.fence for rescued in await store.rescue("other")] == [lost.fence]
+        await store.release(released.fence)
+        counts = (await store.status("job")).counts
+        assert (counts.pending, counts.queued, counts.in_progress) == (39, 0, 1)
+        records = await listing(store)
+        assert [records[seq].state.value for seq in running] == ["pending", "in_progress", "pending"]
+        assert [records[seq].tries.crashes for seq in running] == [1, 0, 0]
+
     async def test_with_its_last_lease_a_worker_loses_its_slots(self, store: Store, kill: Kill) -> None:
         await ready(store, items=12, limit=3)
         assert (await claimed(store)).slots == 3

@@ -90,7 +90,9 @@ class Model:
         demand = len(lease.items) + (0 if share is None else share.demand)
         assert share is None or lease.slots == share.ceiling, "a further lease changed the slots"
         assert lease.target <= min(job.limit, demand)
-        job.shares[lease.worker_id] = ModelShare(lease.slots, lease.target, demand)
+        if share is None:
+            share = job.shares[lease.worker_id] = ModelShare(lease.slots, lease.target, demand)
+        share.target, share.demand = lease.target, demand
 
     def held(self, lease: ModelLease) -> list[ModelItem]:
         """Items that the lease holds and that have not ended."""
@@ -106,27 +108,28 @@ class Model:
         """A rescue; answers how many items came back."""
         if not lease.rescued:
             self.lost.append(ModelLease(lease.lease, lease.owner, 0.0, lease.seqs))
-        held = self.held(lease)
+        held, loser, job = self.held(lease), lease.owner, self.jobs[lease.job_id]
         for item in held:
-            crashes = item.tries.crashes + (item.seq in lease.begun)
+            crashes = item.tries.crashes + (item.seq in job.shares[loser].begun)
             item.give_back(tries=msgspec.structs.replace(item.tries, crashes=crashes))
-        loser, job = lease.owner, self.jobs[lease.job_id]
         lease.rescued, lease.owner, lease.expires = True, rescuer, boot + self.lease_seconds
-        lease.queued, lease.begun = (), ()
-        self._leave(job, loser)
+        self._leave(job, loser, held)
         return len(held)
 
-    def _leave(self, job: ModelJob, worker: str) -> None:
-        """With its last lease of a job a worker loses its slots there."""
+    def _leave(self, job: ModelJob, worker: str, lost: list[ModelItem]) -> None:
+        """What it lost does not run any more, and with its last lease of a job a worker loses its slots there."""
+        if worker in job.shares:
+            job.shares[worker].forget({item.seq for item in lost})
         if not self.live(job, worker):
             job.shares.pop(worker, None)
 
     def let_go(self, lease: ModelLease) -> None:
         """A release."""
-        for item in self.held(lease):
+        held = self.held(lease)
+        for item in held:
             item.give_back()
         del self.leases[lease.fence]
-        self._leave(self.jobs[lease.job_id], lease.owner)
+        self._leave(self.jobs[lease.job_id], lease.owner, held)
         if not lease.rescued:
             self.lost.append(lease)
 
@@ -148,8 +151,8 @@ class Model:
     def counts(self, job: ModelJob) -> Counts:
         """What the counters must say."""
         ends = Counter(item.end.state for item in job.items.values() if item.end is not None)
-        queued = sum(len(lease.queued) for lease in self.leases_of(job))
-        begun = sum(len(lease.begun) for lease in self.leases_of(job))
+        queued = sum(len(share.queued) for share in job.shares.values())
+        begun = sum(len(share.begun) for share in job.shares.values())
         findings = [item.end.finding for item in job.items.values() if item.end is not None]
         return Counts(
             pending=len(job.open_items) - queued - begun,
@@ -178,16 +181,16 @@ class Model:
                 seen = (record.state, record.finding, record.failure, record.fence, record.not_before)
                 assert seen == (item.end.state, item.end.finding, item.end.failure, item.ended_under, None)
             else:
-                assert (record.state, record.fence) == (self._state(item), item.holder)
+                assert (record.state, record.fence) == (self._state(job, item), item.holder)
                 assert record.tries == item.tries
                 waits = item.due + boot_to_now if item.due else None
                 assert (record.not_before is None) == (waits is None)
                 assert waits is None or abs((record.not_before or 0.0) - waits) < 0.001
 
-    def _state(self, item: ModelItem) -> ItemState:
-        lease = self.leases.get(item.holder)
-        if lease is not None and item.seq in lease.queued:
-            return ItemState.QUEUED
-        if lease is not None and item.seq in lease.begun:
+    def _state(self, job: ModelJob, item: ModelItem) -> ItemState:
+        if not item.holder:
+            return ItemState.PENDING
+        share = job.shares[self.leases[item.holder].owner]
+        if item.seq in share.begun:
             return ItemState.IN_PROGRESS
-        return ItemState.PENDING
+        return ItemState.QUEUED if item.seq in share.queued else ItemState.PENDING

@@ -44,14 +44,7 @@ class ModelLease:
     owner: str
     expires: float
     seqs: tuple[int, ...] = ()
-    queued: tuple[int, ...] = ()
-    begun: tuple[int, ...] = ()
     rescued: bool = False
-
-    @property
-    def running(self) -> int:
-        """Items that have a slot, as last reported."""
-        return len(self.queued) + len(self.begun)
 
     @property
     def fence(self) -> int:
@@ -71,11 +64,23 @@ class ModelLease:
 
 @dataclass
 class ModelShare:
-    """A worker's slots on a job: `ceiling` is what it believes, and what the store was last heard to grant."""
+    """A worker's part in a job, over all its leases: the ceiling that both sides believe in, and its last report."""
 
     ceiling: int
     target: int
     demand: int
+    queued: tuple[int, ...] = ()
+    begun: tuple[int, ...] = ()
+
+    @property
+    def running(self) -> int:
+        """Items that have a slot, as last reported."""
+        return len(self.queued) + len(self.begun)
+
+    def forget(self, seqs: set[int]) -> None:
+        """The worker has these items no more."""
+        self.queued = tuple(seq for seq in self.queued if seq not in seqs)
+        self.begun = tuple(seq for seq in self.begun if seq not in seqs)
 
 
 @dataclass

@@ -105,19 +105,17 @@ def _end(item: ModelItem, fate: Fate) -> Ended:
 
 def _report(model: Model, lease: ModelLease, shift: Shift, gone: set[int]) -> Report:
     job = model.jobs[lease.job_id]
-    share, others = job.shares[lease.owner], [x for x in model.live(job, lease.owner) if x is not lease]
-    elsewhere = sum(other.running for other in others)
-    left = [item.seq for item in model.held(lease) if item.seq not in gone]
-    running = [seq for seq in (*lease.begun, *lease.queued) if seq in left]
-    shrunk = max(elsewhere + len(running), min(share.ceiling, share.target))
+    share = job.shares[lease.owner]
+    left = [i.seq for mine in model.live(job, lease.owner) for i in model.held(mine) if i.seq not in gone]
+    running = [seq for seq in (*share.begun, *share.queued) if seq not in gone]
+    shrunk = max(len(running), min(share.ceiling, share.target))
     ceiling = shrunk if shift.shrinks else share.ceiling
     ready = [seq for seq in left if seq not in running]
-    running += ready[: min(shift.starts, ceiling - elsewhere - len(running))]
-    sent = [seq for n, seq in enumerate(running) if seq in lease.begun or n < shift.sends]
-    could_run = len(left) + sum(len(model.held(other)) for other in others)
+    running += ready[: min(shift.starts, ceiling - len(running))]
+    sent = [seq for n, seq in enumerate(running) if seq in share.begun or n < shift.sends]
     return Report(
         ceiling=ceiling,
-        demand=max(elsewhere + len(running), could_run - shift.unready),
+        demand=max(len(running), len(left) - shift.unready),
         queued=tuple(seq for seq in running if seq not in sent),
         begun=tuple(sent),
     )
@@ -136,5 +134,4 @@ def _obey(model: Model, lease: ModelLease, report: Report, grant: Grant) -> None
     assert grant.directive is (Directive.STOP if job.cancelling else Directive.GO_ON)
     assert report.ceiling <= grant.slots <= max(report.ceiling, grant.target), "a worker lost slots that it still uses"
     assert grant.target <= min(job.limit, report.demand)
-    lease.queued, lease.begun = report.queued, report.begun
-    job.shares[lease.owner] = ModelShare(grant.slots, grant.target, report.demand)
+    job.shares[lease.owner] = ModelShare(grant.slots, grant.target, report.demand, report.queued, report.begun)
