@@ -129,4 +129,6 @@ def test_other_content_under_the_same_id_is_a_conflict_that_names_the_row(shell:
     shell.write("items.csv", "n\n1\n9\n3\n")
     changed = shell.swath("run", "example-mock", "--items", "items.csv", "--job-id", "same")
     assert changed.returncode == 2
-    assert "row 2 differs" in _one_line(changed.stderr)
+    message = _one_line(changed.stderr)
+    assert "row 2 differs" in message
+    assert "line 3" in message

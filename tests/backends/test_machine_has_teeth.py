@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from swath.backends.memory.records import StoredItem, StoredJob, StoredLease
@@ -158,12 +157,8 @@ def machine_over(store_class: type[MemoryStore]) -> type[StoreMachine]:
     return Machine
 
 
-def few_and_unshrunk() -> settings:
-    return settings(machine_settings(examples=150), phases=[Phase.generate], report_multiple_bugs=False)
-
-
 @pytest.mark.req("Z1")
 @pytest.mark.parametrize("store_class", BROKEN)
 def test_the_machine_fails_on_a_broken_store(store_class: type[MemoryStore]) -> None:
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(machine_over(store_class), settings=few_and_unshrunk())
+        run_state_machine_as_test(machine_over(store_class), settings=machine_settings(examples=150))

@@ -226,6 +226,14 @@ async def test_a_write_that_was_cut_short_goes_on(
     assert (root / "job/a").read_text() == "0123456789"
 
 
+async def test_a_read_that_was_cut_short_goes_on(storage: FolderResults, monkeypatch: pytest.MonkeyPatch) -> None:
+    await storage.put("job", {"a": b"0123456789", "empty": b""})
+    real = os.read
+    monkeypatch.setattr(os, "read", lambda fd, size: real(fd, min(size, 3)))
+    assert await storage.get("job", "a") == b"0123456789"
+    assert await storage.get("job", "empty") == b""
+
+
 @pytest.mark.req("Z2")
 async def test_a_document_has_no_final_name_before_it_is_complete(
     storage: FolderResults, root: Path, monkeypatch: pytest.MonkeyPatch

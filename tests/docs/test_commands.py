@@ -83,12 +83,10 @@ def test_a_command_named_in_prose_exists_with_its_options(where: str, mention: s
     if mention in LATER:
         return
     words = mention.split()
-    known = {*COMMANDS, "swath jobs", "swath scraper", "swath --help", "swath --version"}
-    path = next((" ".join(words[:n]) for n in (3, 2) if " ".join(words[:n]) in known), None)
-    assert path is not None, f"{where} names {mention!r}"
-    command = COMMANDS.get(path)
+    path = next((path for n in (3, 2) if (path := " ".join(words[:n])) in COMMANDS), None)
+    assert path is not None or mention in {"swath --help", "swath --version"}, f"{where} names {mention!r}"
     for option in (word.split("=")[0] for word in words if word.startswith("--")):
-        assert command is None or option in {*options_of(command), "--help"}, f"{where} names {mention!r}"
+        assert path is None or option in {*options_of(COMMANDS[path]), "--help"}, f"{where} names {mention!r}"
 
 
 @pytest.mark.req("T3")

@@ -61,7 +61,11 @@ class UnknownName(UserError):
 
 
 class Conflict(UserError):
-    """The id is taken by something with other content."""
+    """The id is taken by something with other content. `row` is the first row that differs, where that is known."""
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class StoreUnavailable(SwathError):

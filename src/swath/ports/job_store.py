@@ -57,7 +57,8 @@ class JobStore(Protocol):
         """Adds one batch of a job that is `loading`, whole or not at all.
 
         A batch whose number was loaded before with the same digest changes nothing and answers as it did then. With
-        another digest it raises Conflict, naming the first row that differs. Numbers must come in order.
+        another digest it raises Conflict, naming the first row that differs. Numbers must come in order. A new batch
+        for a job that is no longer `loading` is a Conflict too.
         """
         ...
 
@@ -69,7 +70,10 @@ class JobStore(Protocol):
         ...
 
     async def abandon(self, job_id: str) -> None:
-        """Removes a job that is still `loading`, with all its items, so that its id can be used again."""
+        """Removes a job that is still `loading`, with all its items, so that its id can be used again.
+
+        Raises Conflict when it is no longer loading.
+        """
         ...
 
     async def status(self, job_id: str) -> JobStatus:

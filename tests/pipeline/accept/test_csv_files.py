@@ -131,9 +131,9 @@ def test_latin_1_is_refused_with_line_and_conversion(tmp_path: Path) -> None:
 
 
 def test_the_line_of_a_wrong_byte_is_right_far_into_the_file() -> None:
-    lines = ["parcel_id", *(f"{n}" for n in range(100_000)), "José x"]
+    lines = ["parcel_id", *(f"{n}" for n in range(30_000)), "José x"]
     for end in ("\n", "\r\n", "\r"):
-        assert "line 100002: byte 0xE9" in refusal(given(end.join(lines).encode("latin-1")))
+        assert "line 30002: byte 0xE9" in refusal(given(end.join(lines).encode("latin-1")))
 
 
 @pytest.mark.parametrize("size", [1, 9])

@@ -109,9 +109,9 @@ async def test_the_first_of_duplicates_can_be_kept(store: MemoryStore, small_bat
 
 
 async def test_lines_of_duplicates_are_right_in_uneven_files(store: MemoryStore, small_batches: None) -> None:
-    text = 'parcel_id,owner\n1,"a\nb"\n\n2,x\n3,"c\n\nd"\n4,x\n2,x\n'
+    text = 'parcel_id,owner\n1,"a\nb"\n\n2,x\n3,"c\n\nd"\n4,x\n3,x\n'
     error = await refused(store, text)
-    assert error.report.lines() == ["line 10: the item id '2' is on line 5 already"]
+    assert error.report.lines() == ["line 10: the item id '3' is on line 6 already"]
 
 
 async def test_bad_rows_and_duplicates_are_told_together(store: MemoryStore) -> None:

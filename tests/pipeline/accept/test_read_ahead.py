@@ -57,18 +57,21 @@ async def test_no_more_is_read_than_there_is_room() -> None:
         assert await anext(values) == 0
 
 
-async def test_leaving_early_closes_the_generator() -> None:
-    closed = threading.Event()
+async def test_leaving_early_closes_a_generator_that_waits_for_room() -> None:
+    full, closed = threading.Event(), threading.Event()
 
     def endless() -> Generator[int, None, None]:
         try:
+            yield 1
+            full.set()  # the one place is taken; the next value has to wait
             while True:
-                yield 1
+                yield 2
         finally:
             closed.set()
 
-    async with ReadAhead(endless) as values:
-        await anext(values)
+    async with ReadAhead(endless, depth=1):
+        assert await asyncio.to_thread(full.wait, 5)
+        await asyncio.sleep(0.01)
     assert await asyncio.to_thread(closed.wait, 5)
 
 

@@ -115,6 +115,16 @@ def test_a_download_never_takes_the_place_of_a_file_of_ours() -> None:
     assert [files[file] for file in json.loads(files["metadata.json"])["downloads"].values()] == [b"theirs"] * len(ours)
 
 
+def test_half_characters_from_a_site_do_not_stop_an_item() -> None:
+    odd = Page(name="html", url="https://demo.local/\ud800", status=200, body=b"x")
+    result = Result(
+        pages=(odd,), downloads=(("\ud800.pdf", b""),), data={"a": ["\udce9t\u00e9", {"\ud83d\ude00": None}]}
+    )
+    files = files_of(JOB, "a", result, Keep.BOTH, {})
+    assert json.loads(files["data.json"]) == {"a": ["\ufffdt\u00e9", {"\U0001f600": None}]}
+    assert [page.url for page in pages_of(files)] == ["https://demo.local/\ufffd"]
+
+
 def test_two_files_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="same name"):
         files_of(JOB, "a", Result(pages=(page(body=SMALL), page(body=LARGE))), Keep.BOTH, {})

@@ -16,6 +16,7 @@ __all__ = ["clear", "enter", "files_below", "names", "opened", "parent_of", "rea
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe put there must not hang us
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_BYTES: Final = 16 * 1024 * 1024
 _CLEAR_ROUNDS: Final = 1_000  # how often a folder is emptied again while somebody still writes into it
 
 
@@ -79,12 +80,12 @@ def write_file(fd: int, name: str, data: bytes, *, fsync: bool) -> None:
 def read_file(fd: int, path: str) -> bytes:
     """The whole file. Raises FileNotFoundError when there is none, or when a link or a folder stands in its place."""
     try:
-        with (
-            parent_of(fd, path) as (parent, name),
-            opened(os.open(name, _READ, dir_fd=parent)) as file,
-            open(file, "rb", 0, closefd=False) as reader,
-        ):
-            return reader.readall()
+        with parent_of(fd, path) as (parent, name), opened(os.open(name, _READ, dir_fd=parent)) as file:
+            size = os.fstat(file).st_size
+            data = os.read(file, size + 1)
+            while len(data) != size and (more := os.read(file, _READ_BYTES)):  # larger than one call can read
+                data += more
+            return data
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR):
             raise FileNotFoundError(errno.ENOENT, "no plain file", path) from error

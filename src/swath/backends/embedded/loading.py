@@ -48,7 +48,8 @@ def load(db: sqlite3.Connection, job_id: str, batch: Batch) -> Loaded:
     ).fetchone()
     if stored is not None:
         if stored[0] != batch.digest:
-            raise Conflict(f"job {job_id!r} was loaded with other items: {_first_difference(db, job_no, batch)}")
+            told, row_number = _first_difference(db, job_no, batch)
+            raise Conflict(f"job {job_id!r} was loaded with other items: {told}", row_number)
         return _loaded_decoder.decode(stored[1])
     if row["state"] != JobState.LOADING or row["cancelling"]:
         raise Conflict(f"job {job_id!r} is {row['state']}; nothing can be added to it")
@@ -81,7 +82,7 @@ def _insert(db: sqlite3.Connection, job_no: int, batch: Batch) -> Loaded:
     return Loaded(cursor.rowcount, tuple(duplicates))
 
 
-def _first_difference(db: sqlite3.Connection, job_no: int, batch: Batch) -> str:
+def _first_difference(db: sqlite3.Connection, job_no: int, batch: Batch) -> tuple[str, int | None]:
     first_row, rows = db.execute(
         "SELECT first_row, rows FROM batches WHERE job_no = ? AND number = ?", (job_no, batch.number)
     ).fetchone()
@@ -95,8 +96,8 @@ def _first_difference(db: sqlite3.Connection, job_no: int, batch: Batch) -> str:
     given = {item.seq: (item.item_id, msgspec.json.encode(item.input)) for item in batch.items}
     for seq in range(first_row, max(first_row + rows, batch.first_row + batch.rows)):
         if known.get(seq) != given.get(seq) and not _was_duplicate(db, job_no, seq, given):
-            return f"row {seq} differs"
-    return f"rows {first_row} to {first_row + rows - 1} differ"
+            return f"row {seq} differs", seq
+    return f"rows {first_row} to {first_row + rows - 1} differ", None
 
 
 def _was_duplicate(db: sqlite3.Connection, job_no: int, seq: int, given: dict[int, tuple[str, bytes]]) -> bool:

@@ -114,18 +114,19 @@ def _add(job: StoredJob, batch: Batch) -> Loaded:
 def _loaded_before(job: StoredJob, batch: Batch) -> Loaded:
     before, loaded = job.batches[batch.number]
     if before.digest != batch.digest:
-        raise Conflict(f"job {job.order.job_id!r} was loaded with other items: {_first_difference(before, batch)}")
+        told, row = _first_difference(before, batch)
+        raise Conflict(f"job {job.order.job_id!r} was loaded with other items: {told}", row)
     return loaded
 
 
-def _first_difference(before: Batch, now: Batch) -> str:
+def _first_difference(before: Batch, now: Batch) -> tuple[str, int | None]:
     """Names the first row that is not what it was. Rows that were refused both times cannot be told apart."""
     old, new = ({item.seq: item for item in batch.items} for batch in (before, now))
     end = max(batch.first_row + batch.rows for batch in (before, now))
     for row in range(min(before.first_row, now.first_row), end):
         if old.get(row) != new.get(row):
-            return f"row {row} differs: {_told_apart(old.get(row), new.get(row))}"
-    return f"rows {before.first_row} to {before.first_row + before.rows - 1} differ"
+            return f"row {row} differs: {_told_apart(old.get(row), new.get(row))}", row
+    return f"rows {before.first_row} to {before.first_row + before.rows - 1} differ", None
 
 
 def _told_apart(old: Item | None, new: Item | None) -> str:

@@ -15,7 +15,7 @@ from swath.bootstrap import Services, make_registry, open_services
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
 from swath.entrypoints.cli.intake import Order, take_in
-from swath.entrypoints.cli.output import describe
+from swath.entrypoints.cli.output import command, describe
 from swath.entrypoints.cli.progress import watching
 from swath.entrypoints.cli.run import work_until_ended
 from swath.entrypoints.cli.session import begin, run_async, stop_on_signals
@@ -84,7 +84,7 @@ async def _show(services: Services, status: JobStatus, traffic: str) -> ExitCode
         f"accounts:  {counts.total:,} items in = {counts.success:,} success (of which {counts.not_found:,} not found) "
         f"+ {counts.failed:,} failed + {counts.skipped:,} skipped + {counts.cancelled:,} cancelled: it {balance}"
     )
-    click.echo(f"look:      swath jobs status {job_id}; swath jobs verify {job_id}")
+    click.echo(f"check it:  {command('jobs', 'verify', job_id)}")
     return exit_code_of(status.state) if report.ok else ExitCode.VERIFY_FAILED
 
 

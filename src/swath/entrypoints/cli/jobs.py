@@ -12,7 +12,7 @@ from swath.bootstrap import make_registry, open_services
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.intake import Order, job_options, take_in
-from swath.entrypoints.cli.output import describe, print_json, print_table, span
+from swath.entrypoints.cli.output import command, describe, print_json, print_table, span
 from swath.entrypoints.cli.progress import watching
 from swath.entrypoints.cli.session import begin, run_async
 from swath.pipeline.finish.verify import VerifyReport, verify
@@ -37,7 +37,7 @@ def create(order: Order) -> None:
     if order.as_json:
         print_json(status.as_json())
     else:
-        click.echo(f"job {status.job.job_id} is {describe(status)}; run it with `swath worker`")
+        click.echo(f"job {status.job.job_id} is {describe(status)}; run it with `{command('worker')}`")
 
 
 async def _create(settings: Settings, order: Order) -> JobStatus:

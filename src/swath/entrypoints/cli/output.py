@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from swath.domain.job import Counts, JobStatus
 
-__all__ = ["describe", "print_json", "print_table", "span"]
+__all__ = ["command", "describe", "print_json", "print_table", "span"]
+
+
+def command(*words: str) -> str:
+    """A command line that works where this one did: with the path to `swath` if it is not on the search path."""
+    called = Path(sys.argv[0])
+    found = shutil.which("swath")
+    known = called.name != "swath" or (found is not None and Path(found).resolve() == called.resolve())
+    return shlex.join(["swath" if known else str(called), *words])
 
 
 def print_json(value: Any) -> None:

@@ -11,7 +11,7 @@ from swath.domain.job import JobStatus
 from swath.domain.transitions import JobState
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
 from swath.entrypoints.cli.intake import Order, job_options, take_in
-from swath.entrypoints.cli.output import describe, print_json, span
+from swath.entrypoints.cli.output import command, describe, print_json, span
 from swath.entrypoints.cli.progress import Display, watching
 from swath.entrypoints.cli.session import begin, run_async, stop_on_signals
 from swath.kit.registry import Registry
@@ -83,7 +83,7 @@ def _conclude(services: Services, status: JobStatus, order: Order, *, was_over: 
         click.echo(f"job {job_id} had ended already; for a new run give another --job-id", err=True)
     click.echo(f"job {job_id} is {describe(status)}{_took(status)}")
     click.echo(f"results:  {services.storage.location(job_id)}")
-    click.echo(f"check it: swath jobs verify {job_id}")
+    click.echo(f"check it: {command('jobs', 'verify', job_id)}")
 
 
 def _took(status: JobStatus) -> str:

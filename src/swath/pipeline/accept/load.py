@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from swath.domain.errors import BadInput
+from swath.domain.errors import BadInput, Conflict
 from swath.domain.job import Job, JobStatus
 from swath.domain.transitions import JobState
 from swath.observe.crash_points import reach
-from swath.pipeline.accept.batches import checked_batches
+from swath.pipeline.accept.batches import CheckedBatch, checked_batches
 from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.read_ahead import ReadAhead
 from swath.pipeline.accept.report import LoadOptions, LoadReport, Tally
 from swath.pipeline.accept.rows import RowSource
-from swath.ports.job_store import JobStore
+from swath.ports.job_store import JobStore, Loaded
 
 __all__ = ["load"]
 
@@ -51,7 +51,7 @@ async def load(
                 if status is None:  # only now: trouble with the file as a whole shows before there is a job
                     status = await store.submit(job)
                     reach("after_submit")
-                tally.add(checked, await store.load(job.job_id, checked.batch))
+                tally.add(checked, await _load_batch(store, job.job_id, checked))
                 reach("after_load_batch")
                 progress(tally.rows)
         tally.refuse(options)
@@ -61,3 +61,14 @@ async def load(
         raise
     reach("before_seal")
     return tally.report(await store.seal(job.job_id, tally.batches))
+
+
+async def _load_batch(store: JobStore, job_id: str, checked: CheckedBatch) -> Loaded:
+    """The store knows rows; a person looks for the line."""
+    try:
+        return await store.load(job_id, checked.batch)
+    except Conflict as conflict:
+        at = -1 if conflict.row is None else conflict.row - checked.batch.first_row
+        if not 0 <= at < len(checked.lines):
+            raise
+        raise Conflict(f"{conflict} (line {checked.lines[at]}); give another --job-id", conflict.row) from conflict

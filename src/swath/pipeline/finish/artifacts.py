@@ -64,7 +64,7 @@ def files_of(job: Job, item_id: str, result: Result | None, keep: Keep, about: M
     downloads = {name: download_name(name) for name, _ in result.downloads}
     files |= {downloads[name]: body for name, body in result.downloads}
     if keep.data and result.data is not None:
-        files[DATA_FILE] = msgspec.json.encode(result.data)
+        files[DATA_FILE] = _json(result.data)
     metadata = {
         **about,
         "job_id": job.job_id,
@@ -73,7 +73,7 @@ def files_of(job: Job, item_id: str, result: Result | None, keep: Keep, about: M
         "pages": pages,
         "downloads": downloads,
     }
-    files[METADATA_FILE] = msgspec.json.encode(metadata)
+    files[METADATA_FILE] = _json(metadata)
     return files
 
 
@@ -96,6 +96,24 @@ def _keep_page(files: dict[str, bytes], page: Page, keep: Keep) -> StoredPage:
         sha256=page.sha256,
         size=len(page.body),
     )
+
+
+def _json(value: Any) -> bytes:
+    """JSON in UTF-8. Half characters, which a site's JSON can hold and no UTF-8 can, become U+FFFD."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_whole(msgspec.to_builtins(value)))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_whole(key): _whole(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_whole(part) for part in value]
+    return value
 
 
 def pages_of(files: Mapping[str, bytes]) -> tuple[Page, ...]:

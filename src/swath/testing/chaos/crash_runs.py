@@ -117,11 +117,9 @@ class _CaseRun:
         self._findings.expect(code == KILLED, Kind.WRONG, place, f"it was not reached: exit code {code}")
 
     async def _feed_rescues(self, rescuer: asyncio.subprocess.Process) -> None:
-        """The n-th rescue of one process needs n workers that die one after another."""
-        if self._case.point == "after_rescue":
-            for _ in range(1, self._case.hit):
-                if rescuer.returncode is None:
-                    await self._leave_a_dead_lease()
+        """The n-th rescue of one process needs n workers that die one after another, and not two at once."""
+        while self._case.point == "after_rescue" and self._case.hit > 1 and rescuer.returncode is None:
+            await self._leave_a_dead_lease()
 
     async def _leave_a_dead_lease(self) -> None:
         worker = await self._start(["worker"], SWATH_CRASH_AT="after_claim:1")

@@ -1,16 +1,17 @@
 """The frame of the store's state machine: its store, clock and model, what is checked after each step, and at the end.
 
-The steps themselves are in store_machine.py.
+The steps themselves are in machine_accept.py and store_machine.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from swath.domain.transitions import JobState
@@ -20,22 +21,33 @@ from swath.testing.contracts.model import Model
 from swath.testing.contracts.model_records import ModelJob, ModelLease
 from swath.testing.contracts.orders import Kill, Store
 
-__all__ = ["LEASE_SECONDS", "MachineBase", "machine_settings"]
+__all__ = ["LEASE_SECONDS", "MachineBase", "machine_settings", "one", "picks"]
 
 T = TypeVar("T")
 
 LEASE_SECONDS = 15.0
 WORKERS = 3
 
+picks = st.integers(0, 11)  # of whatever there is, modulo its number
+
+
+def one(of: Sequence[T], pick: int) -> T:
+    """The one that was picked."""
+    return of[pick % len(of)]
+
 
 def machine_settings(profile: str = "fast", examples: int = 60) -> settings:
-    """`fast` takes the same steps in every run; `deep` searches on, fifty times as long, and never the same way."""
+    """`fast` takes the same steps in every run and shows a failure as it is found.
+
+    `deep` searches fifty times as long and never the same way, and reduces a failure to the fewest steps.
+    """
     deep = profile == "deep"
     return settings(
         max_examples=examples * 50 if deep else examples,
         stateful_step_count=100 if deep else 40,
         deadline=None,
         derandomize=not deep,
+        phases=list(Phase) if deep else [Phase.generate],
         database=None,
         print_blob=True,
         suppress_health_check=list(HealthCheck),

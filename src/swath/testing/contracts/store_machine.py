@@ -6,134 +6,34 @@ jobs are cancelled. After each step the store must agree with model.py; at the e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import Enum
-from typing import TypeVar
-
-import msgspec
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import precondition, rule
 
 from swath.domain.attempt import Ended
-from swath.domain.errors import BadInput, Conflict, LeaseLost, UnknownName
+from swath.domain.errors import LeaseLost
 from swath.domain.job import final_state
 from swath.domain.lease import Directive, Report
 from swath.domain.transitions import ItemState, JobState
-from swath.ports.job_store import Batch
-from swath.testing.contracts.machine_base import LEASE_SECONDS, MachineBase
+from swath.testing.contracts.machine_accept import AcceptRules
+from swath.testing.contracts.machine_base import LEASE_SECONDS, one, picks
 from swath.testing.contracts.model_records import ModelJob, ModelLease
-from swath.testing.contracts.orders import batch, order, success
+from swath.testing.contracts.orders import success
 from swath.testing.contracts.worker import Shift, commit, shifts
 
 __all__ = ["StoreMachine"]
 
-T = TypeVar("T")
-
-JOBS = 3
-SMALL = [str(n) for n in range(12)]  # few ids, so that many come twice
 COMMITS_PER_CANCEL = 10  # or most runs would only show cancelled jobs
 
-picks = st.integers(0, 11)  # of whatever there is, modulo its number
-rows = st.lists(st.sampled_from([*SMALL, None]), min_size=1, max_size=8)  # None: a row that was refused
 
-
-class Close(Enum):
-    """How a load comes to its end."""
-
-    RIGHT = "right"
-    TOO_MANY = "a batch too many"
-    TOO_FEW = "a batch too few"
-    ABANDON = "abandoned"
-
-
-closes = st.sampled_from([Close.RIGHT, Close.RIGHT, *Close])
-
-
-class StoreMachine(MachineBase):
+class StoreMachine(AcceptRules):  # deeper than our habit, because Hypothesis collects the steps from the class
     """A back end's own machine inherits this and makes its store; then `run_state_machine_as_test` runs it."""
-
-    # -- accept
-
-    @initialize(limit=st.integers(1, 5), items=st.integers(1, 40))
-    def begin_with_a_job(self, limit: int, items: int) -> None:
-        self.submit(limit, 0)
-        self.load(0, [str(n) for n in range(items)])
-        self.close_the_load(0, Close.RIGHT)
-
-    @precondition(lambda self: len(self.model.jobs) < JOBS)
-    @rule(limit=st.integers(1, 4), priority=st.integers(0, 1))
-    def submit(self, limit: int, priority: int) -> None:
-        self.ordered += 1
-        job = order(f"job-{self.ordered}", limit=limit, priority=priority)
-        assert self.run(self.store.submit(job)).state is JobState.LOADING
-        self.model.jobs[job.job_id] = ModelJob(job, self.ordered)
-
-    @precondition(lambda self: self.loading())
-    @rule(pick=picks, content=rows)
-    def load(self, pick: int, content: list[str | None]) -> None:
-        job = _one(self.loading(), pick)
-        first_row = job.rows + 1
-        by_row = {row: item_id for row, item_id in enumerate(content, first_row) if item_id is not None}
-        new = batch(len(job.batches), first_row, by_row, rows=len(content))
-        if job.cancelling:
-            with pytest.raises(Conflict):
-                self.run(self.store.load(job.order.job_id, new))
-        else:
-            assert self.run(self.store.load(job.order.job_id, new)) == job.add(new)
-
-    @rule(pick=picks, which=picks, row=picks)
-    def say_it_again(self, pick: int, which: int, row: int) -> None:
-        """A load was killed, or the same command is run again: what came before answers as it did."""
-        job = _one(list(self.model.jobs.values()), pick)
-        later = msgspec.structs.replace(job.order, created_at=self.clock.now())
-        assert self.run(self.store.submit(later)).state is job.state
-        with pytest.raises(Conflict):
-            self.run(self.store.submit(msgspec.structs.replace(later, scraper_id="other")))
-        for before, loaded in job.batches:
-            assert self.run(self.store.load(job.order.job_id, before)) == loaded
-        if job.batches:
-            self.load_other_content(job, _one(job.batches, which)[0], row)
-
-    def load_other_content(self, job: ModelJob, before: Batch, row: int) -> None:
-        """One row was changed since."""
-        changed = _one(before.items or [None], row)
-        items = [msgspec.structs.replace(i, item_id="other") if i is changed else i for i in before.items]
-        other = msgspec.structs.replace(before, digest="other", items=tuple(items))
-        differs = r"differ" if changed is None else rf"\brow {changed.seq} differs"
-        with pytest.raises(Conflict, match=differs):
-            self.run(self.store.load(job.order.job_id, other))
-
-    @precondition(lambda self: self.loading())
-    @rule(pick=picks, how=closes)
-    def close_the_load(self, pick: int, how: Close) -> None:
-        job = _one(self.loading(), pick)
-        if how is Close.ABANDON:
-            self.abandon(job)
-            return
-        wrong = {Close.RIGHT: 0, Close.TOO_MANY: 1, Close.TOO_FEW: -1}[how]
-        call = self.store.seal(job.order.job_id, len(job.batches) + wrong)
-        if wrong or not job.items:
-            with pytest.raises(Conflict if wrong else BadInput):
-                self.run(call)
-        else:
-            assert self.run(call).state is JobState.PENDING
-            job.sealed = True
-
-    def abandon(self, job: ModelJob) -> None:
-        """The job vanishes, with the right to end it if somebody had that."""
-        self.run(self.store.abandon(job.order.job_id))
-        for lease in self.model.leases_of(job):
-            self.model.lost.append(self.model.leases.pop(lease.fence))
-        del self.model.jobs[job.order.job_id]
-        with pytest.raises(UnknownName):
-            self.run(self.store.status(job.order.job_id))
 
     # -- dispatch and execute
 
     @rule(pick=picks)
     def claim(self, pick: int) -> None:
-        worker, boot = _one(self.workers, pick), self.clock.boot()
+        worker, boot = one(self.workers, pick), self.clock.boot()
         expected = self.model.next_job(worker, boot)
         lease = self.run(self.store.claim(worker))
         assert (lease and lease.job) == (expected and expected.order), "the wrong job, or none, was handed out"
@@ -146,7 +46,7 @@ class StoreMachine(MachineBase):
     @rule(pick=picks, shift=shifts)
     def commit(self, pick: int, shift: Shift) -> None:
         """Also by a worker that is dead by now: what it had sent may still arrive."""
-        lease = _one(self.leases(ending=False), pick)
+        lease = one(self.leases(ending=False), pick)
         self.run(commit(self.store, self.clock, self.model, lease, shift))
         self.commits += 1
 
@@ -161,14 +61,14 @@ class StoreMachine(MachineBase):
     @precondition(lambda self: self.model.lost)
     @rule(pick=picks)
     def commit_of_a_zombie(self, pick: int) -> None:
-        lease = _one(self.model.lost, pick)
+        lease = one(self.model.lost, pick)
         report = Report(ceiling=4, demand=4, begun=lease.seqs)
         grant = self.run(self.store.finish(lease.lease, [success(seq) for seq in lease.seqs], [], report))
         assert (grant.directive, grant.slots, grant.accepted) == (Directive.LOST, 0, frozenset())
 
     @rule(pick=picks)
     def renew(self, pick: int) -> None:
-        worker, boot = _one(self.workers, pick), self.clock.boot()
+        worker, boot = one(self.workers, pick), self.clock.boot()
         answers = self.run(self.store.renew(worker, [*self.model.leases, self.model.last_fence + 7]))
         assert answers[self.model.last_fence + 7] is Directive.LOST
         for fence, lease in self.model.leases.items():
@@ -182,7 +82,7 @@ class StoreMachine(MachineBase):
     @precondition(lambda self: self.leases(ending=False))
     @rule(pick=picks)
     def release(self, pick: int) -> None:
-        lease = _one(self.leases(ending=False), pick)
+        lease = one(self.leases(ending=False), pick)
         self.run(self.store.release(lease.fence))
         self.model.let_go(lease)
 
@@ -190,7 +90,7 @@ class StoreMachine(MachineBase):
 
     @rule(pick=picks)
     def crash(self, pick: int) -> None:
-        worker = _one(self.workers, pick)
+        worker = one(self.workers, pick)
         self.workers.remove(worker)
         self.hired += 1
         self.workers.append(f"w{self.hired}")
@@ -208,7 +108,7 @@ class StoreMachine(MachineBase):
 
     @rule(pick=picks)
     def rescue(self, pick: int) -> None:
-        worker, boot = _one(self.workers, pick), self.clock.boot()
+        worker, boot = one(self.workers, pick), self.clock.boot()
         overdue = self.model.overdue(boot)
         rescued = {found.fence: found for found in self.run(self.store.rescue(worker))}
         assert set(rescued) == overdue
@@ -222,7 +122,7 @@ class StoreMachine(MachineBase):
     @precondition(lambda self: self.rescued())
     @rule(pick=picks)
     def clean_up(self, pick: int) -> None:
-        lease = _one(self.rescued(), pick)
+        lease = one(self.rescued(), pick)
         self.run(self.store.release(lease.fence))
         self.model.let_go(lease)
 
@@ -230,7 +130,7 @@ class StoreMachine(MachineBase):
     @rule(pick=picks, dies=st.booleans())
     def lose_a_lease(self, pick: int, dies: bool) -> None:
         """Several steps in one: a worker dies or falls silent, is rescued, and comes back as a zombie."""
-        worker = _one(self.leases(ending=False), pick).owner
+        worker = one(self.leases(ending=False), pick).owner
         if dies and worker in self.workers:
             self.crash(self.workers.index(worker))
         else:
@@ -245,13 +145,13 @@ class StoreMachine(MachineBase):
     @rule(pick=picks)
     def cancel(self, pick: int) -> None:
         self.commits = 0
-        job = _one(list(self.model.jobs.values()), pick)
+        job = one(list(self.model.jobs.values()), pick)
         job.cancelling = job.cancelling or job.final is None
         assert self.run(self.store.cancel(job.order.job_id)).cancelling == job.cancelling
 
     @rule(pick=picks)
     def claim_ending(self, pick: int) -> None:
-        worker, boot = _one(self.workers, pick), self.clock.boot()
+        worker, boot = one(self.workers, pick), self.clock.boot()
         endable = {job.order.job_id: job for job in self.model.endable()}
         lease = self.run(self.store.claim_ending(worker))
         assert (lease is not None) == bool(endable)
@@ -263,7 +163,7 @@ class StoreMachine(MachineBase):
     @precondition(lambda self: self.leases(ending=True))
     @rule(pick=picks, limit=st.integers(1, 5))
     def sweep(self, pick: int, limit: int) -> None:
-        lease = _one(self.leases(ending=True), pick)
+        lease = one(self.leases(ending=True), pick)
         job = self.model.jobs[lease.job_id]
         left = len(job.open_items)
         assert self.run(self.store.sweep(lease.lease, limit)) == left
@@ -282,7 +182,7 @@ class StoreMachine(MachineBase):
     @precondition(lambda self: self.leases(ending=True))
     @rule(pick=picks)
     def end(self, pick: int) -> None:
-        lease = _one(self.leases(ending=True), pick)
+        lease = one(self.leases(ending=True), pick)
         job = self.model.jobs[lease.job_id]
         if job.open_items:
             with pytest.raises(ValueError, match="not ended"):
@@ -307,12 +207,8 @@ class StoreMachine(MachineBase):
     @precondition(lambda self: any(lease.ending for lease in self.model.lost))
     @rule(pick=picks)
     def end_of_a_zombie(self, pick: int) -> None:
-        lease = _one([lease for lease in self.model.lost if lease.ending], pick)
+        lease = one([lease for lease in self.model.lost if lease.ending], pick)
         with pytest.raises(LeaseLost):
             self.run(self.store.sweep(lease.lease, 5))
         with pytest.raises(LeaseLost):
             self.run(self.store.end(lease.lease, JobState.CANCELLED, {}))
-
-
-def _one(of: Sequence[T], pick: int) -> T:
-    return of[pick % len(of)]
