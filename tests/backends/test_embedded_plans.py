@@ -47,7 +47,7 @@ async def _exercise(store: EmbeddedStore) -> None:
     ended = [Ended(seq=1, state=ItemState.SUCCESS, finding=Finding.FOUND)]
     await store.finish(lease, ended, [HandedBack(seq=2)], Report(ceiling=lease.slots, demand=3, begun=(3,)))
     await store.renew("w", [lease.fence])
-    await store.release(lease.fence)
+    await store.release(lease.worker_id, lease.fence)
     assert await store.claim("w") is not None
     await store.rescue("w")
     await store.claim_ending("w")

@@ -97,7 +97,8 @@ class PageRun:
         }
 
     def _here(self, text: str) -> str:
-        return text.replace(SHOWN_SITE, self._site)
+        """The page for where it is run: another site, and `swath` on the path, which it then names without folder."""
+        return text.replace(SHOWN_SITE, self._site).replace(".venv/bin/swath", "swath")
 
     def end(self) -> None:
         """Stops what the page left running, by the process groups that were started here."""

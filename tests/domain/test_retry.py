@@ -131,4 +131,6 @@ def test_a_kind_may_override_number_and_delay() -> None:
 
 @pytest.mark.req("S6")
 def test_maintenance_waits_long_whatever_the_policy_says() -> None:
-    assert delays(Retries(max_delay_seconds=1), FailureKind.MAINTENANCE) == [300, 300, 300]
+    late = delays(Retries(max_delay_seconds=1), FailureKind.MAINTENANCE)
+    assert len(late) == 3
+    assert all(300 <= delay < 360 for delay in late)

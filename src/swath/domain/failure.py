@@ -133,5 +133,5 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, kind: FailureKind, message: str, retry_after_seconds: float | None = None) -> Failure:
         """Cuts the message to a length that fits a row and a terminal."""
-        flat = " ".join(message.split())
+        flat = " ".join(message.encode("utf-8", "replace").decode().split())  # no lone surrogates: they fit no JSON
         return cls(kind, flat if len(flat) <= MESSAGE_LIMIT else flat[: MESSAGE_LIMIT - 1] + "…", retry_after_seconds)

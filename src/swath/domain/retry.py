@@ -44,8 +44,8 @@ def decide(policy: Retries, failure: Failure, tries: Tries, luck: float) -> Retr
     base = policy.base_delay_seconds
     if override is not None and override.base_delay_seconds is not None:
         base = override.base_delay_seconds
-    delay = max(backoff_seconds(policy, base, done), rule.min_delay_seconds)
-    delay *= 1 + JITTER * (2 * luck - 1)
+    delay = backoff_seconds(policy, base, done) * (1 + JITTER * (2 * luck - 1))
+    delay = max(delay, rule.min_delay_seconds * (1 + JITTER * luck))
     if failure.retry_after_seconds is not None:
         asked = min(max(failure.retry_after_seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
         delay = max(delay, asked * (1 + JITTER * luck))  # never before the time that the site named

@@ -46,13 +46,18 @@ class LeaseBook(Protocol):
         ...
 
     async def renew(self, worker_id: str, fences: Collection[int]) -> Mapping[int, Directive]:
-        """Extends these leases of the worker and says for each whether to go on. May be called from another thread."""
+        """Extends these leases of the worker and says for each whether to go on. May be called from another thread.
+
+        A rescued lease is lost, to its cleaner too, who has one length of a lease for the clean-up. The right to end a
+        job goes on even if the job was cancelled.
+        """
         ...
 
-    async def release(self, lease_fence: int) -> None:
-        """Ends a lease; items it still holds go back as by `rescue`, but without blame. Unknown fences are ignored.
+    async def release(self, worker_id: str, fence: int) -> None:
+        """Ends a lease of this worker, claimed or rescued; a fence that it does not hold is ignored.
 
-        With its last lease of a job a worker gives up its slots there, here as by `rescue`.
+        Items that the lease still holds go back as by `rescue`, but without blame. With its last lease of a job a
+        worker gives up its slots there, and items that it lost no longer count as running, here as by `rescue`.
         """
         ...
 

@@ -61,6 +61,10 @@ class ResultStorage(Protocol):
         """All keys that begin so, in any order; nothing that is only staged."""
         ...
 
+    async def open_leases(self, job_id: str) -> list[int]:
+        """The fences whose rooms have not been settled."""
+        ...
+
     def location(self, job_id: str) -> str:
         """Where a person finds the job's files."""
         ...

@@ -76,7 +76,7 @@ async def finish_lease(
     assert len(grant.accepted) == len(lease.items)
     if publish:
         await storage.settle(lease.job.job_id, lease.fence, [item.item_id for item in lease.items])
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)
 
 
 def _files(lease: Lease, item: LeasedItem, end: Ended) -> dict[str, bytes]:

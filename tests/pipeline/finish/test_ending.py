@@ -146,9 +146,9 @@ async def test_failure_kinds_must_add_up_too(storage: FolderResults, clock: Fake
 class Deaf(MemoryStore):
     """A dead worker gives nothing back."""
 
-    async def release(self, lease_fence: int) -> None:
-        if lease_fence not in self.unheard:
-            await super().release(lease_fence)
+    async def release(self, worker_id: str, fence: int) -> None:
+        if fence not in self.unheard:
+            await super().release(worker_id, fence)
 
     unheard: Collection[int] = ()
 
@@ -202,7 +202,7 @@ async def test_an_ending_that_died_anywhere_is_completed_by_the_next_finisher(
         store.unheard = ()
         for rescued in await store.rescue("second"):
             await storage.settle(rescued.job_id, rescued.fence, rescued.winners)
-            await store.release(rescued.fence)
+            await store.release("second", rescued.fence)
         await ended(store, storage, clock, "second")
     await assert_verified(store, storage)
 
@@ -294,7 +294,7 @@ async def test_a_finisher_that_sleeps_through_its_lease_harms_nothing(
     await sleepy.asleep.wait()
     clock.advance(100)
     for rescued in await store.rescue("other"):
-        await store.release(rescued.fence)
+        await store.release("other", rescued.fence)
     await ended(store, storage, clock, "other")
     before = {key: await storage.get("job", key) async for key in storage.keys("job")}
     sleepy.wake.set()

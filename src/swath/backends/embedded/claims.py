@@ -59,8 +59,8 @@ def _grant(db: sqlite3.Connection, times: Times, worker_id: str, job: sqlite3.Ro
     items += _take_fresh(db, job_no, fence, job["next_seq"], wanted - len(items))
     if job["state"] == JobState.PENDING:
         db.execute(
-            "UPDATE jobs SET state = ?1, started_at = coalesce(started_at, ?2), mark_at = ?2 WHERE job_no = ?3",
-            (JobState.RUNNING.value, times.now, job_no),
+            "UPDATE jobs SET state = ?, started_at = coalesce(started_at, ?), mark_at = ? WHERE job_no = ?",
+            (JobState.RUNNING.value, times.now, times.boot, job_no),
         )
     slots, target = shares.enter(db, job_no, worker_id, job["concurrency"], len(items))
     seqs = msgspec.json.encode([item.seq for item in items])

@@ -101,19 +101,18 @@ def _count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[
 
 def _keep_pace(db: sqlite3.Connection, times: Times, job_no: int) -> None:
     """Items per second between marks some seconds apart, so that it follows the present and does not jitter."""
-    mark_at, mark_ended, ended, started_at = db.execute(
-        "SELECT mark_at, mark_ended, success + failed + skipped + cancelled, started_at FROM jobs WHERE job_no = ?",
-        (job_no,),
+    mark_at, mark_ended, ended = db.execute(
+        "SELECT mark_at, mark_ended, success + failed + skipped + cancelled FROM jobs WHERE job_no = ?", (job_no,)
     ).fetchone()
-    elapsed = times.now - (times.now if mark_at is None else mark_at)
-    if elapsed < 0 or mark_at is None:  # the wall clock was set back
-        db.execute("UPDATE jobs SET mark_at = ?, mark_ended = ? WHERE job_no = ?", (times.now, ended, job_no))
+    elapsed = times.boot - mark_at
+    if elapsed < 0:  # marked before the machine was started again
+        db.execute("UPDATE jobs SET mark_at = ?, mark_ended = ? WHERE job_no = ?", (times.boot, ended, job_no))
     elif elapsed >= PACE_SECONDS:
         db.execute(
             "UPDATE jobs SET pace = ?, mark_at = ?, mark_ended = ? WHERE job_no = ?",
-            ((ended - mark_ended) / elapsed, times.now, ended, job_no),
+            ((ended - mark_ended) / elapsed, times.boot, ended, job_no),
         )
-    elif mark_at == started_at and elapsed > 0:  # before the second mark
+    elif not mark_ended and elapsed:  # before the second mark
         db.execute("UPDATE jobs SET pace = ? WHERE job_no = ?", (ended / elapsed, job_no))
 
 

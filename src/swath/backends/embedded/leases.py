@@ -60,13 +60,15 @@ def renew(db: sqlite3.Connection, times: Times, worker_id: str, fences: Collecti
     return answers
 
 
-def release(db: sqlite3.Connection, fence: int) -> None:
+def release(db: sqlite3.Connection, worker_id: str, fence: int) -> None:
     """See LeaseBook.release."""
-    row = db.execute("DELETE FROM leases WHERE fence = ? RETURNING job_no, worker, seqs", (fence,)).fetchone()
+    row = db.execute(
+        "DELETE FROM leases WHERE fence = ? AND worker = ? RETURNING job_no, seqs", (fence, worker_id)
+    ).fetchone()
     if row is not None:
-        job_no, worker, seqs = row
+        job_no, seqs = row
         lost = _return_items(db, job_no, fence, _seqs_decoder.decode(seqs), frozenset())
-        shares.leave(db, job_no, worker, lost)
+        shares.leave(db, job_no, worker_id, lost)
 
 
 def rescue(db: sqlite3.Connection, times: Times, worker_id: str, is_dead: Callable[[str], bool]) -> list[RescuedLease]:

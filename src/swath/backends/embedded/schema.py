@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     started_at  REAL,
     ended_at    REAL,
     pace        REAL NOT NULL DEFAULT 0,     -- items per second between the last two marks
-    mark_at     REAL,
+    mark_at     REAL,                        -- on the boot clock
     mark_ended  INTEGER NOT NULL DEFAULT 0,
     manifest    BLOB
 );

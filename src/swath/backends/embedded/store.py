@@ -90,8 +90,8 @@ class EmbeddedStore:
     async def renew(self, worker_id: str, fences: Collection[int]) -> Mapping[int, Directive]:
         return await self._db.write(leases.renew, self._times(), worker_id, fences)
 
-    async def release(self, lease_fence: int) -> None:
-        await self._db.write(leases.release, lease_fence)
+    async def release(self, worker_id: str, fence: int) -> None:
+        await self._db.write(leases.release, worker_id, fence)
 
     async def rescue(self, worker_id: str) -> list[RescuedLease]:
         self._presence.enter(worker_id)

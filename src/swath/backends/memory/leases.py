@@ -156,10 +156,11 @@ class MemoryLeases:
         self._shelves.extend(lease)
         return Directive.STOP if self._shelves.job(lease.job_id).cancelling and not lease.ending else Directive.GO_ON
 
-    async def release(self, lease_fence: int) -> None:
+    async def release(self, worker_id: str, fence: int) -> None:
         with self._shelves.open():
-            lease = self._shelves.leases.pop(lease_fence, None)
-            if lease is not None:
+            lease = self._shelves.leases.get(fence)
+            if lease is not None and lease.worker_id == worker_id:
+                del self._shelves.leases[fence]
                 self._return_items(lease, blamed=False)
                 self._drop_idle_share(self._shelves.job(lease.job_id), lease.worker_id)
 

@@ -33,7 +33,7 @@ class Rescuer:
             reach("after_rescue")
         for lease in rescued:
             await self._storage.settle(lease.job_id, lease.fence, lease.winners)
-            await self._book.release(lease.fence)
+            await self._book.release(self._worker_id, lease.fence)
             _log.warning(
                 "lease %d of job %s was taken from %s after %.1f s of silence; %d items go back",
                 lease.fence,

@@ -73,7 +73,7 @@ class Committer:
             return  # whoever rescues the lease cleans up; we no longer know what is ours
         reach("before_release")
         await self._patiently(lambda: self._storage.settle(lease.job.job_id, lease.fence, ()))
-        await self._patiently(lambda: self._book.release(lease.fence))
+        await self._patiently(lambda: self._book.release(lease.worker_id, lease.fence))
 
     async def _clear_room(self) -> None:
         """Somebody frozen between claim and room makes it after the rescue, which then had nothing to clear away."""

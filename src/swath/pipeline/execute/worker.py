@@ -147,7 +147,7 @@ class Worker:
         except UserError as error:
             _log.error("job %s is left to other workers: %s", lease.job.job_id, error)
             self._cannot_run.add(lease.job.job_id)
-            await parts.book.release(lease.fence)
+            await parts.book.release(lease.worker_id, lease.fence)
             return
         bench = Bench(lease.job, scraper, parts.transport, parts.clock, self._options.worker_id)
         job_id = lease.job.job_id

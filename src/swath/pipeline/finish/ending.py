@@ -62,7 +62,7 @@ class Finisher:
             return None
         except BaseException:  # also when cancelled: the next finisher need not wait until the lease runs out
             with suppress(SwathError):
-                await self._book.release(lease.fence)
+                await self._book.release(lease.worker_id, lease.fence)
             raise
 
     async def _end(self, lease: Lease) -> JobStatus:

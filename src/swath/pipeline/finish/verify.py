@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -23,21 +23,13 @@ from swath.pipeline.finish.report import Findings, Problem, ProblemCode, VerifyR
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["Problem", "ProblemCode", "StorageWithRooms", "VerifyReport", "verify"]
+__all__ = ["Problem", "ProblemCode", "VerifyReport", "verify"]
 
 _READ_ITEMS: Final = 1_000
 _DERIVED: Final = {"pending", "queued", "in_progress"}  # how far a lease is; no counter stands behind them
 
 
-class StorageWithRooms(ResultStorage, Protocol):
-    """Result storage that can also say what is left staged."""
-
-    async def open_leases(self, job_id: str) -> list[int]:
-        """The fences whose rooms were opened and not settled."""
-        ...
-
-
-async def verify(store: JobStore, storage: StorageWithRooms, job_id: str) -> VerifyReport:
+async def verify(store: JobStore, storage: ResultStorage, job_id: str) -> VerifyReport:
     """Checks one job in bounded memory. Raises UnknownName when there is no such job."""
     status = await store.status(job_id)
     check = _Verification(status, store, storage)
@@ -47,7 +39,7 @@ async def verify(store: JobStore, storage: StorageWithRooms, job_id: str) -> Ver
 
 
 class _Verification:
-    def __init__(self, status: JobStatus, store: JobStore, storage: StorageWithRooms) -> None:
+    def __init__(self, status: JobStatus, store: JobStore, storage: ResultStorage) -> None:
         self._status = status
         self._job_id = status.job.job_id
         self._store = store

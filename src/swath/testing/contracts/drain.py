@@ -50,7 +50,7 @@ async def _rescue(store: Store, clock: FakeClock, model: Model) -> None:
     assert sorted(rescued) == sorted(model.leases), "a silent worker keeps its lease"
     for fence in rescued:
         model.take_away(model.leases[fence], WORKER, clock.boot())
-        await store.release(fence)
+        await store.release(WORKER, fence)
         model.let_go(model.leases[fence])
 
 
@@ -61,7 +61,7 @@ async def _run(store: Store, clock: FakeClock, model: Model, lease: Lease) -> No
     expected = model.commit(held, ended, [], clock.boot())
     grant = await store.finish(lease, ended, [], Report(ceiling=0, demand=0))
     assert grant.accepted == expected == {item.seq for item in lease.items}
-    await store.release(lease.fence)
+    await store.release(lease.worker_id, lease.fence)
     model.let_go(held)
 
 

@@ -43,7 +43,7 @@ class ClaimContract:
             for _ in range(3):
                 lease = await claimed(store, job_id=job_id)
                 fences.append(lease.fence)
-                await store.release(lease.fence)
+                await store.release(lease.worker_id, lease.fence)
         assert fences == sorted(set(fences))
         assert fences[0] >= 1
 
@@ -147,7 +147,7 @@ class ClaimContract:
         await ready(store, items=3)
         lease = await claimed(store)
         await finished(store, lease, [success(2)])
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)
         assert [item.seq for lease in await claim_all(store) for item in lease.items] == [1, 3]
 
     async def test_a_cancelled_job_is_leased_no_more(self, store: Store) -> None:

@@ -48,7 +48,7 @@ class EndContract:
         assert await store.claim_ending("other") is None
         await finished(store, lease, [success(1)])
         assert await store.claim_ending("other") is None  # the lease may still have files to publish
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)
         ending = await store.claim_ending("other")
         assert ending is not None
         assert (ending.job, ending.worker_id, ending.items, ending.cancelling) == (job, "other", (), False)
@@ -58,7 +58,7 @@ class EndContract:
         await ready(store, items=1)
         lease = await claimed(store)
         await finished(store, lease, handed_back=[HandedBack(seq=1, delay_seconds=60)])
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)
         assert await store.claim_ending("worker") is None
 
     async def test_one_holder_at_a_time(self, store: Store) -> None:
@@ -70,7 +70,7 @@ class EndContract:
 
     async def test_a_released_right_goes_to_the_next(self, store: Store) -> None:
         lease = await to_be_ended(store)
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)
         assert await store.claim_ending("other") is not None
         with pytest.raises(LeaseLost):
             await store.end(lease, JobState.COMPLETED, {})
@@ -116,7 +116,7 @@ class EndContract:
         await store.cancel("job")
         assert await store.claim_ending("worker") is None
         await finished(store, lease, [success(1)], [HandedBack(seq=2, delay_seconds=500)])
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)
         status = await end_job(store)
         assert status.state is JobState.CANCELLED
         assert status.counts == Counts(success=1, cancelled=3, total=4)
@@ -135,7 +135,7 @@ class EndContract:
         attempts = (Attempt(1.0, 2.0, "worker"),)
         back = HandedBack(seq=4, delay_seconds=9, attempts=attempts, tries=Tries(1, 0, 0))
         await finished(store, lease, [success(1), failed(3)], [back])
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)
         await store.cancel("job")
         ending = await store.claim_ending("worker")
         assert ending is not None
@@ -170,7 +170,7 @@ class EndContract:
         (rescued,) = await store.rescue("other")
         assert (rescued.fence, rescued.job_id, rescued.winners, rescued.returned) == (lease.fence, "job", (), 0)
         assert await store.claim_ending("other") is None
-        await store.release(lease.fence)
+        await store.release("other", lease.fence)
         again = await store.claim_ending("other")
         assert again is not None
         assert (await store.end(again, JobState.COMPLETED, {})).state is JobState.COMPLETED

@@ -103,7 +103,7 @@ class FinishContract:
     async def test_under_a_released_fence_nothing_changes(self, store: Store) -> None:
         await ready(store, items=1)
         lease = await claimed(store)
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)
         assert await finished(store, lease, [success(1)]) == Grant(directive=Directive.LOST)
         assert (await store.status("job")).counts.success == 0
 
@@ -150,7 +150,7 @@ class FinishContract:
         first, second = await claimed(store, "worker"), await claimed(store, "other")
         await finished(store, first, report=Report(ceiling=4, demand=8))
         await finished(store, second, report=Report(ceiling=0, demand=8))
-        await store.release(second.fence)
+        await store.release(second.worker_id, second.fence)
         grant = await finished(store, first, report=Report(ceiling=4, demand=8))
         assert (grant.slots, grant.target) == (8, 8)
 
@@ -176,9 +176,9 @@ class FinishContract:
         await ready(store, items=60, limit=8)
         leases = [await claimed(store, "worker") for _ in range(2)]
         other = await claimed(store, "other")
-        await store.release(leases[0].fence)
+        await store.release(leases[0].worker_id, leases[0].fence)
         assert (await finished(store, other, report=Report(ceiling=0, demand=8))).slots == 0
-        await store.release(leases[1].fence)
+        await store.release(leases[1].worker_id, leases[1].fence)
         assert (await finished(store, other, report=Report(ceiling=0, demand=8))).slots == 8
 
     @pytest.mark.parametrize("seed", range(5))
@@ -197,7 +197,7 @@ class FinishContract:
                     held.append(lease)
                     slots[worker] = lease.slots
             elif luck.random() < 0.3:
-                await store.release(held.pop(luck.randrange(len(held))).fence)
+                await store.release(worker, held.pop(luck.randrange(len(held))).fence)
                 slots[worker] = slots[worker] if held else 0
             else:
                 report = Report(ceiling=luck.randint(0, slots[worker]), demand=luck.randint(0, 12))

@@ -87,7 +87,7 @@ class RescueContract:
         await ready(store, items=6)
         lease = await claimed(store)
         await finished(store, lease, [success(1)], report=Report(ceiling=3, demand=2, begun=(2, 3)))
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)
         again = await claimed(store, "other")
         assert [(item.seq, item.tries) for item in again.items[:2]] == [(2, Tries()), (3, Tries())]
         counts = (await store.status("job")).counts
@@ -96,9 +96,11 @@ class RescueContract:
     async def test_releasing_an_unknown_fence_does_nothing(self, store: Store) -> None:
         await ready(store)
         lease = await claimed(store)
-        await store.release(lease.fence + 1)
-        await store.release(lease.fence)
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence + 1)
+        await store.release("somebody else", lease.fence)
+        assert (await store.renew(lease.worker_id, [lease.fence]))[lease.fence] is Directive.GO_ON
+        await store.release(lease.worker_id, lease.fence)
+        await store.release(lease.worker_id, lease.fence)
         assert (await claimed(store)).items == lease.items
 
     async def test_a_silent_worker_loses_its_lease(self, store: Store, clock: FakeClock) -> None:
@@ -130,7 +132,7 @@ class RescueContract:
             kill(worker)
             (rescued,) = await store.rescue("other")
             assert rescued.returned == len(lease.items)
-            await store.release(rescued.fence)
+            await store.release("other", rescued.fence)
             counts = (await store.status("job")).counts
             assert (counts.pending, counts.queued, counts.in_progress) == (6, 0, 0)
             tries = [record.tries.crashes for record in (await listing(store)).values()]
@@ -149,7 +151,7 @@ class RescueContract:
         await store.renew("worker", [kept.fence, released.fence])
         clock.advance(1)
         assert [rescued.fence for rescued in await store.rescue("other")] == [lost.fence]
-        await store.release(released.fence)
+        await store.release(released.worker_id, released.fence)
         counts = (await store.status("job")).counts
         assert (counts.pending, counts.queued, counts.in_progress) == (39, 0, 1)
         records = await listing(store)
@@ -212,7 +214,9 @@ class RescueContract:
         kill("worker")
         await store.rescue("other")
         assert await store.claim_ending("other") is None
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)  # the one it was taken from has no say any more
+        assert await store.claim_ending("other") is None
+        await store.release("other", lease.fence)
         assert await store.claim_ending("other") is not None
 
 

@@ -110,7 +110,7 @@ async def run_all(store: Store, worker_id: str = "worker") -> None:
     for lease in await claim_all(store, worker_id):
         ended = [success(item.seq) for item in lease.items]
         await finished(store, lease, ended, report=Report(ceiling=0, demand=0))
-        await store.release(lease.fence)
+        await store.release(lease.worker_id, lease.fence)
 
 
 async def end_job(store: Store, worker_id: str = "worker") -> JobStatus:

@@ -83,7 +83,7 @@ class StoreMachine(AcceptRules):  # deeper than our habit, because Hypothesis co
     @rule(pick=picks)
     def release(self, pick: int) -> None:
         lease = one(self.leases(ending=False), pick)
-        self.run(self.store.release(lease.fence))
+        self.run(self.store.release(lease.owner, lease.fence))
         self.model.let_go(lease)
 
     # -- trouble
@@ -123,7 +123,7 @@ class StoreMachine(AcceptRules):  # deeper than our habit, because Hypothesis co
     @rule(pick=picks)
     def clean_up(self, pick: int) -> None:
         lease = one(self.rescued(), pick)
-        self.run(self.store.release(lease.fence))
+        self.run(self.store.release(lease.owner, lease.fence))
         self.model.let_go(lease)
 
     @precondition(lambda self: self.leases(ending=False))
