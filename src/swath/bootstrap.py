@@ -15,7 +15,8 @@ from swath.backends.clock import SystemClock
 from swath.backends.embedded.results import FolderResults
 from swath.backends.embedded.store import EmbeddedStore
 from swath.kit.registry import Registry
-from swath.pipeline.execute.worker import Parts, Worker, WorkerOptions
+from swath.pipeline.execute.parts import Parts, WorkerOptions
+from swath.pipeline.execute.worker import Worker
 from swath.pipeline.finish.ending import Finisher
 from swath.ports.clock import Clock
 from swath.settings import Settings

@@ -8,56 +8,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-
-import msgspec
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, UserError
 from swath.domain.lease import Directive, Lease
-from swath.kit.registry import Registry
 from swath.observe.crash_points import reach
 from swath.pipeline.dispatch.rescue import Rescuer
 from swath.pipeline.execute.attempt import Bench
 from swath.pipeline.execute.committer import Committer
 from swath.pipeline.execute.heartbeat import Heartbeat
+from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
-from swath.pipeline.finish.ending import Finisher
-from swath.ports.clock import Clock
-from swath.ports.lease_book import LeaseBook
-from swath.ports.result_storage import ResultStorage
-from swath.web.transport import Transport
 
-__all__ = ["Parts", "Worker", "WorkerOptions"]
+__all__ = ["Worker"]
 
 _log = logging.getLogger("swath.worker")
 
 SHORTEST_IDLE_SECONDS = 0.02
 LONGEST_IDLE_SECONDS = 0.5
-
-
-class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is built from; chosen in bootstrap.py."""
-
-    book: LeaseBook
-    storage: ResultStorage
-    clock: Clock
-    registry: Registry
-    transport: Transport
-    finisher: Finisher
-
-
-class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`job_id`: work on that job only. `max_items`: at once in this process, whatever the jobs allow."""
-
-    worker_id: str
-    job_id: str | None = None
-    max_items: int = 256
-    max_leases: int = 8
-    grace_seconds: float = 30.0
-    heartbeat_seconds: float = 5.0
-    report_seconds: float = 1.0
-    housekeeping_seconds: float = 0.5
+INTERRUPT_SECONDS = 5.0  # for the last commit, when what outlasted the grace period goes back
 
 
 class Worker:
@@ -85,14 +55,22 @@ class Worker:
             lambda answers, asked_at: self._heard(loop, answers, asked_at),
         )
         heartbeat.start(self._options.heartbeat_seconds)
+        services = [
+            asyncio.create_task(self._claim_until(stop)),
+            asyncio.create_task(self._keep_doing(self._rescuer.run_once, stop, asyncio.Event())),
+            asyncio.create_task(self._keep_doing(self._parts.finisher.run_once, stop, self._lease_ended)),
+        ]
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._keep_doing(self._rescuer.run_once, stop, asyncio.Event()))
-                group.create_task(self._keep_doing(self._parts.finisher.run_once, stop, self._lease_ended))
-                group.create_task(self._claim_until(stop))
+            await asyncio.wait(services, return_when=asyncio.FIRST_COMPLETED)  # none returns before it is told to stop
+            await self._drain(services)
         finally:
-            await self._drain()
+            for service in services:
+                service.cancel()
+            ends = await asyncio.gather(*services, return_exceptions=True)
             await heartbeat.stop()
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 
@@ -104,7 +82,9 @@ class Worker:
                 runner.start_ready()  # another lease may have left slots free
             asked_at = self._parts.clock.boot()
             lease = await self._claim() if self._wants_more() else None
-            if lease is not None:
+            if lease is not None and stop.is_set():
+                await self._parts.book.release(lease.worker_id, lease.fence)
+            elif lease is not None:
                 idle = SHORTEST_IDLE_SECONDS
                 self._begin(lease, asked_at + lease.lease_seconds)
                 continue
@@ -196,16 +176,15 @@ class Worker:
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 
-    async def _drain(self) -> None:
+    async def _drain(self, services: Sequence[asyncio.Task[None]]) -> None:
         """Hands back what has not begun, waits for the rest, and interrupts it when the grace period is over."""
         for runner in list(self._runners.values()):
             runner.stop()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._options.grace_seconds)
+        await asyncio.wait({*services, *self._tasks}, timeout=self._options.grace_seconds)
         for runner in list(self._runners.values()):
             await runner.interrupt()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._options.grace_seconds)
+            await asyncio.wait(self._tasks, timeout=INTERRUPT_SECONDS)
 
 
 async def _first_of(*events: asyncio.Event, seconds: float) -> None:
