@@ -49,7 +49,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 def make_registry(settings: Settings) -> Registry:
     """Shipped, installed and local scrapers, found when they are asked for."""
-    return Registry(settings.scrapers)
+    return Registry(settings.scrapers, default=settings.default_scraper)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     data: Path = Path("swath-data")
     scrapers: tuple[Path, ...] = ()
+    default_scraper: str | None = None
     lease_seconds: float = 15.0
     heartbeat_seconds: float = 5.0
     grace_seconds: float = 30.0
@@ -35,6 +36,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     return Settings(
         data=Path(env.get("SWATH_DATA", default.data)),
         scrapers=tuple(Path(part) for part in env.get("SWATH_SCRAPERS", "").split(os.pathsep) if part),
+        default_scraper=env.get("SWATH_DEFAULT_SCRAPER"),
         lease_seconds=lease_seconds,
         heartbeat_seconds=_number(env, "SWATH_HEARTBEAT_SECONDS", lease_seconds / 3),
         grace_seconds=_number(env, "SWATH_GRACE_SECONDS", default.grace_seconds),

@@ -251,3 +251,11 @@ def test_a_file_may_import_a_scraper_to_extend_it(tmp_path: Path) -> None:
 def test_a_missing_file_is_one_line(reference: str) -> None:
     with pytest.raises(BadInput, match="there is no scraper file"):
         Registry().resolve(reference)
+
+
+@pytest.mark.req("K3")
+def test_who_names_no_scraper_gets_the_default_or_is_told_how_to_set_one() -> None:
+    scraper, source = Registry(default="example-mock").resolve(None)
+    assert (scraper.id, source) == ("example-mock", None)
+    with pytest.raises(BadInput, match="SWATH_DEFAULT_SCRAPER"):
+        Registry().resolve(None)

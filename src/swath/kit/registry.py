@@ -24,10 +24,16 @@ _HINT: Final = "see `swath scraper list`"
 
 
 class Registry:
-    """Looks in that order, and the first that has the id counts. A scraper that was loaded stays loaded."""
+    """Looks in that order, and the first that has the id counts. A scraper that was loaded stays loaded.
 
-    def __init__(self, folders: Sequence[Path] = (), shipped: Sequence[Shipped] = SHIPPED) -> None:
+    `default` is the scraper for people who name none.
+    """
+
+    def __init__(
+        self, folders: Sequence[Path] = (), shipped: Sequence[Shipped] = SHIPPED, default: str | None = None
+    ) -> None:
         self._folders = tuple(folders)
+        self._default = default
         self._shipped = {row.info.id: row for row in shipped}
         self._loaded: dict[tuple[str, str | None], HttpScraper] = {}
 
@@ -38,8 +44,11 @@ class Registry:
             self._loaded[key] = self._found(scraper_id)() if source is None else _in_file(Path(source), scraper_id)()
         return self._loaded[key]
 
-    def resolve(self, reference: str) -> tuple[HttpScraper, str | None]:
+    def resolve(self, reference: str | None) -> tuple[HttpScraper, str | None]:
         """What a person means: an id, or the path of a .py file with one scraper in it; then with its absolute path."""
+        reference = reference or self._default
+        if reference is None:
+            raise BadInput("name a scraper (`swath scraper list` shows them), or set SWATH_DEFAULT_SCRAPER")
         if not (reference.endswith(".py") or "/" in reference or "\\" in reference):
             return self.get(reference), None
         file = Path(reference).expanduser().absolute()

@@ -42,7 +42,7 @@ async def _demo(settings: Settings, parcels: int, concurrency: int) -> ExitCode:
     stop_on_signals(stop, "stopping the demo")
     job_id = f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
     items = await asyncio.to_thread(_write_parcels, settings.data / "demo" / f"{job_id}.csv", parcels)
-    troubles = Switches(latency_ms=20, latency_jitter_ms=20, failure_rate=0.02, rate_429=0.01, seed=1)
+    troubles = Switches(latency_ms=20, latency_jitter_ms=20, failure_rate=0.005, rate_429=0.0025, seed=1)
     order = Order(scraper="demo-county", items=str(items), job_id=job_id, concurrency=concurrency)
     async with DemoCounty(troubles) as county, open_services(settings) as services:
         os.environ["SWATH_DEMO_URL"] = county.base_url  # noqa: TID251 tells the scraper, as a person would

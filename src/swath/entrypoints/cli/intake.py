@@ -33,7 +33,7 @@ __all__ = ["Order", "job_options", "take_in"]
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody typed."""
 
-    scraper: str
+    scraper: str | None
     items: str
     job_id: str | None = None
     name: str | None = None
@@ -69,7 +69,7 @@ def job_options(command: Callable[[Order], Any]) -> Callable[..., Any]:
 
 
 _OPTIONS = (
-    click.argument("scraper", metavar="SCRAPER"),
+    click.argument("scraper", metavar="[SCRAPER]", required=False),
     click.option("--items", required=True, metavar="FILE", help="CSV, JSON or JSON Lines, gzip of each; - for stdin."),
     click.option("--job-id", metavar="ID", help="Name of the job. Default: from the scraper and the file."),
     click.option("--concurrency", type=int, metavar="N", help="Items at once (throttling.max_concurrent_workers)."),

@@ -27,7 +27,8 @@ LOOK_SECONDS = 0.2
 def run(order: Order) -> int:
     """Run SCRAPER on every item of a file, with a live progress bar.
 
-    SCRAPER is the id of a scraper (see `swath scraper list`) or a Python file. The same command goes on where it was.
+    SCRAPER is the id of a scraper (see `swath scraper list`) or a Python file; without it SWATH_DEFAULT_SCRAPER counts.
+    The same command goes on where it was.
     """
     return run_async(_run(begin(), order))
 
