@@ -132,3 +132,13 @@ def test_other_content_under_the_same_id_is_a_conflict_that_names_the_row(shell:
     message = _one_line(changed.stderr)
     assert "row 2 differs" in message
     assert "line 3" in message
+
+
+@pytest.mark.req("S2")
+def test_a_limit_that_nothing_keeps_yet_is_not_passed_over_in_silence(shell: Shell) -> None:
+    shell.write("items.csv", "n\n1\n")
+    shell.write("policy.yaml", "throttling: {requests_per_second: 2}\nproxy: {type: datacenter}\n")
+    done = shell.swath("run", "example-mock", "--items", "items.csv", "--policy", "policy.yaml")
+    assert done.returncode == 0
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert [note.split()[1] for note in notes] == ["proxy", "throttling.requests_per_second"]

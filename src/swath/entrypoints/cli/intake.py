@@ -105,6 +105,8 @@ async def take_in(
     policy = read_policy(order.policy) if order.policy else ExecutionPolicy()
     if order.concurrency is not None:
         policy = _with_concurrency(policy, order.concurrency)
+    for field in _not_acted_upon(policy):
+        click.echo(f"note: {field} is kept with the job, but nothing acts upon it yet", err=True)
     job = Job(
         job_id=_derived_job_id(scraper, source, order.items) if order.job_id is None else order.job_id,
         scraper_id=scraper.id,
@@ -135,6 +137,15 @@ async def take_in(
     for line in report.lines():
         click.echo(f"left out: {line}", err=True)
     return report.status or await services.store.status(job.job_id)
+
+
+def _not_acted_upon(policy: ExecutionPolicy) -> list[str]:
+    """What somebody set and would wrongly rely on."""
+    given = policy.as_json()
+    fields = [name for name in ("circuit_breaker", "proxy") if name in given]
+    if "requests_per_second" in given.get("throttling", {}):
+        fields.append("throttling.requests_per_second")
+    return fields
 
 
 def _with_concurrency(policy: ExecutionPolicy, concurrency: int) -> ExecutionPolicy:
