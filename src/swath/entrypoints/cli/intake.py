@@ -18,6 +18,7 @@ from swath.bootstrap import Services
 from swath.domain.errors import BadInput
 from swath.domain.job import JOB_ID_LIMIT, Job, JobStatus
 from swath.domain.policy import ExecutionPolicy
+from swath.domain.transitions import JobState
 from swath.entrypoints.cli.progress import Display
 from swath.kit.registry import Registry
 from swath.kit.scraper import HttpScraper
@@ -102,22 +103,7 @@ async def take_in(
 ) -> JobStatus:
     """Loads the job, or finds that it is loaded already. Returns early, still `loading`, when told to stop."""
     scraper, source = registry.resolve(order.scraper)
-    policy = read_policy(order.policy) if order.policy else ExecutionPolicy()
-    if order.concurrency is not None:
-        policy = _with_concurrency(policy, order.concurrency)
-    for field in _not_acted_upon(policy):
-        click.echo(f"note: {field} is kept with the job, but nothing acts upon it yet", err=True)
-    job = Job(
-        job_id=_derived_job_id(scraper, source, order.items) if order.job_id is None else order.job_id,
-        scraper_id=scraper.id,
-        scraper_source=source,
-        name=order.name,
-        labels=order.labels,
-        priority=order.priority,
-        policy=policy,
-        created_at=services.clock.now(),
-    )
-    _check_job_id(job.job_id)
+    job = _job_of(order, scraper, source, services.clock.now())
     checker = RowChecker(scraper.Input, mapping=order.mapping, id_column=order.id_column)
     rows = FileSource(order.items, order.form)
     loading = asyncio.create_task(load(services.store, job, rows, checker, order.load, display.loading))
@@ -127,7 +113,7 @@ async def take_in(
     if not loading.done():
         loading.cancel()
         await asyncio.gather(loading, return_exceptions=True)
-        return JobStatus(job=job, state=(await services.store.status(job.job_id)).state)
+        return JobStatus(job=job, state=JobState.LOADING)
     try:
         report = loading.result()
     except RowsRefused as refused:
@@ -139,10 +125,30 @@ async def take_in(
     return report.status or await services.store.status(job.job_id)
 
 
+def _job_of(order: Order, scraper: HttpScraper, source: str | None, now: float) -> Job:
+    policy = read_policy(order.policy) if order.policy else ExecutionPolicy()
+    if order.concurrency is not None:
+        policy = _with_concurrency(policy, order.concurrency)
+    for field in _not_acted_upon(policy):
+        click.echo(f"note: {field} is kept with the job, but nothing acts upon it yet", err=True)
+    job_id = _derived_job_id(scraper, source, order.items) if order.job_id is None else order.job_id
+    _check_job_id(job_id)
+    return Job(
+        job_id=job_id,
+        scraper_id=scraper.id,
+        scraper_source=source,
+        name=order.name,
+        labels=order.labels,
+        priority=order.priority,
+        policy=policy,
+        created_at=now,
+    )
+
+
 def _not_acted_upon(policy: ExecutionPolicy) -> list[str]:
     """What somebody set and would wrongly rely on."""
     given = policy.as_json()
-    fields = [name for name in ("circuit_breaker", "proxy") if name in given]
+    fields: list[str] = [name for name in ("circuit_breaker", "proxy") if name in given]
     if "requests_per_second" in given.get("throttling", {}):
         fields.append("throttling.requests_per_second")
     return fields
