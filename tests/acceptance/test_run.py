@@ -144,3 +144,22 @@ def test_lists_and_descriptions_are_there_for_people_and_machines(shell: Shell) 
     shown = json.loads(shell.swath("scraper", "show", "demo-county", "--json").stdout)
     assert "parcel_id" in shown["input"]["properties"]
     assert json.loads(shell.swath("jobs", "list", "--json").stdout) == []
+
+
+@pytest.mark.req("W3")
+def test_a_scraper_that_never_stops_costs_its_item_and_the_command_still_ends(shell: Shell) -> None:
+    shell.write(
+        "stubborn.py",
+        "import asyncio\nfrom swath import HttpScraper, scraper\n\n"
+        '@scraper("stubborn", version="1")\n'
+        "class Stubborn(HttpScraper):\n"
+        "    async def fetch(self, item, web):\n"
+        "        while True:\n"
+        "            try:\n                await asyncio.sleep(1)\n"
+        "            except BaseException:\n                pass\n",
+    )
+    shell.write("items.csv", "n\n1\n")
+    shell.write("policy.yaml", "timeouts: {item_seconds: 0.2}\nretries: {max_retries: 0}\n")
+    done = shell.swath("run", "./stubborn.py", "--items", "items.csv", "--policy", "policy.yaml", "--json")
+    assert done.returncode == 4, done.stderr
+    assert json.loads(done.stdout)["failures"] == {"timeout": 1}

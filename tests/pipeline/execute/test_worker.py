@@ -30,6 +30,7 @@ from swath.domain.failure import Failure, FailureKind
 seen = {}
 running = 0
 peak = 0
+released = False
 
 class In(Input):
     n: int
@@ -37,7 +38,8 @@ class In(Input):
     sleep: float = 0.0
     kind: str = "server_error"
     absent: bool = False
-    bug: bool = False
+    bug: str = ""
+    stubborn: bool = False
     block: float = 0.0
 
 @scraper("local", version="7")
@@ -55,7 +57,14 @@ class Local(HttpScraper):
                 time.sleep(item.block)
             await asyncio.sleep(item.sleep)
             if item.bug:
-                raise RuntimeError("a bug of the scraper")
+                raise {"exit": SystemExit, "interrupt": KeyboardInterrupt, "cancel": asyncio.CancelledError}.get(
+                    item.bug, RuntimeError
+                )("a bug of the scraper")
+            while item.stubborn and not released:
+                try:
+                    await asyncio.sleep(30)
+                except BaseException:
+                    pass
             if item.absent:
                 raise NotFound("no such record")
             if seen[item.n] <= item.fail_times:
@@ -162,7 +171,7 @@ async def test_failures_are_retried_in_place_as_often_as_allowed(site: Site) -> 
 
 @pytest.mark.req("S6", "H2")
 async def test_what_cannot_be_helped_is_not_retried(site: Site) -> None:
-    await site.submit([{"fail_times": 9, "kind": "layout_changed"}, {"bug": True}])
+    await site.submit([{"fail_times": 9, "kind": "layout_changed"}, {"bug": "bug"}])
     status = await site.work_to_the_end()
     assert status.state is JobState.FAILED
     assert status.failures == {"layout_changed": 1, "internal": 1}
@@ -279,3 +288,21 @@ async def test_a_job_whose_scraper_is_missing_here_is_left_to_others(site: Site,
     elsewhere.rename(site.scraper)
     site.registry = known
     assert (await site.work_to_the_end("other")).state is JobState.COMPLETED
+
+
+@pytest.mark.req("H2", "W3")
+@pytest.mark.parametrize("bug", ["exit", "interrupt", "cancel"])
+async def test_whatever_a_scraper_raises_costs_its_item_and_never_the_worker(site: Site, bug: str) -> None:
+    await site.submit([{"bug": bug}, {}])
+    status = await site.work_to_the_end()
+    assert (status.counts.success, status.failures) == (1, {"internal": 1})
+
+
+@pytest.mark.req("W3")
+async def test_a_scraper_that_ignores_its_timeout_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.pipeline.execute.runner.OVERTIME_SECONDS", 0.1)
+    policy = {"timeouts": {"item_seconds": 0.1}, "retries": {"max_retries": 0}}
+    await site.submit([{"stubborn": True}, {}], policy)
+    status = await site.work_to_the_end()
+    site.module["released"] = True  # so that the test's own loop can end
+    assert (status.counts.success, status.failures) == (1, {"timeout": 1})

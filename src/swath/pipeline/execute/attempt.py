@@ -62,7 +62,9 @@ async def attempt(bench: Bench, item: LeasedItem, before_request: Callable[[], N
         failure = Failure.of(FailureKind.TIMEOUT, f"the item took longer than {timeouts.item_seconds:g} s")
     except LeaseLost:
         raise
-    except Exception as error:  # noqa: BLE001 whatever a scraper does, it costs its item and never the worker
+    except BaseException as error:  # whatever a scraper does, SystemExit too, it costs its item and never the worker
+        if isinstance(error, asyncio.CancelledError) and _was_cancelled():
+            raise
         failure = Failure.of(FailureKind.INTERNAL, f"{type(error).__name__}: {error}")
     return Tried(
         attempt=Attempt(
@@ -85,3 +87,9 @@ async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: WebSession) ->
     if not scraper.has_extract:
         return Finding.FOUND, None
     return Finding.FOUND, extract_record(scraper, pages)
+
+
+def _was_cancelled() -> bool:
+    """Whether somebody cancelled this task, as against a scraper that raised CancelledError by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -7,33 +7,27 @@ After: an empty lease is settled and released.
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from collections import deque
 from collections.abc import Callable
 
 from swath.domain.attempt import Attempt, Ended, HandedBack, Tries
 from swath.domain.errors import LeaseLost
-from swath.domain.lease import Directive, Lease, LeasedItem
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.lease import Directive, Lease
 from swath.domain.retry import RetryIn, decide
 from swath.domain.transitions import ItemState
 from swath.pipeline.execute.attempt import Bench, Tried, attempt
 from swath.pipeline.execute.outbox import Outbox, Outcome
 from swath.pipeline.execute.slots import JobSlots
+from swath.pipeline.execute.work import Running, Work
 
-__all__ = ["LeaseRunner", "Work"]
+__all__ = ["LeaseRunner"]
 
+OVERTIME_SECONDS = 5.0  # between telling a scraper that its time is over and giving it up
+INTERRUPT_SECONDS = 1.0
 RETRY_IN_PLACE_SECONDS = 10.0  # a longer wait goes back to the store, where another worker may take it up
-
-
-class Work:
-    """An item in this worker's hands, with its history so far."""
-
-    __slots__ = ("attempts", "item", "tries")
-
-    def __init__(self, item: LeasedItem) -> None:
-        self.item = item
-        self.tries: Tries = item.tries
-        self.attempts: tuple[Attempt, ...] = item.attempts
 
 
 class LeaseRunner:
@@ -50,7 +44,7 @@ class LeaseRunner:
         self._bench = bench
         self._on_change = on_change
         self._ready = deque(Work(item) for item in lease.items)
-        self._running: dict[int, asyncio.Task[None]] = {}
+        self._running: dict[int, Running] = {}
         self._waiting: dict[int, tuple[Work, float, asyncio.Task[None]]] = {}
         self._stopping = False
 
@@ -84,27 +78,46 @@ class LeaseRunner:
             and not self.outbox.crowded
             and self._bench.clock.boot() < self.deadline
         ):
-            work = self._ready.popleft()
-            self.slots.take(work.item.seq)
-            self._running[work.item.seq] = asyncio.create_task(self._run(work))
+            self._start(self._ready.popleft())
 
-    async def _run(self, work: Work) -> None:
-        seq = work.item.seq
-        tried: Tried | None = None
-        try:
-            tried = await attempt(self._bench, work.item, lambda: self._before_request(seq))
-        except LeaseLost:
-            pass  # the book will say whether the lease is lost or only late; the item was not tried
-        finally:
-            del self._running[seq]
-            self.slots.give(seq)
-            if not self.lost:
-                self._go_on(work, tried)
+    def _start(self, work: Work) -> None:
+        running = Running(work, self._bench.clock.now())
+        self._running[running.seq] = running
+        self.slots.take(running.seq)
+        before_request = functools.partial(self._before_request, running)
+        running.task = asyncio.create_task(attempt(self._bench, work.item, before_request))
+        # Not in the task itself: one that is cancelled before its first step never runs, nor does its `finally`.
+        running.task.add_done_callback(functools.partial(self._attempted, running))
+        limit = self._bench.job.policy.timeouts.item_seconds + OVERTIME_SECONDS
+        running.timer = asyncio.get_running_loop().call_later(limit, self._give_up, running)
+
+    def _attempted(self, running: Running, task: asyncio.Task[Tried]) -> None:
+        """An attempt has ended, was interrupted, or found its lease over."""
+        untried = task.cancelled() or task.exception() is not None
+        if not running.over:
+            self._let_go(running, None if untried else task.result())
+
+    def _give_up(self, running: Running) -> None:
+        """A scraper that goes on after its time is over, whatever it is told, costs its item and not the worker."""
+        failure = Failure.of(FailureKind.TIMEOUT, "the scraper went on after its time was over and was given up")
+        clock, worker_id = self._bench.clock, self._bench.worker_id
+        self._let_go(
+            running, Tried(attempt=Attempt(running.started_at, clock.now(), worker_id, failure), failure=failure)
+        )
+
+    def _let_go(self, running: Running, tried: Tried | None) -> None:
+        running.end()
+        del self._running[running.seq]
+        self.slots.give(running.seq)
+        if self.lost:
+            return
+        self._go_on(running.work, tried)
         self.start_ready()
         if not self._ready:
             self._on_change()
 
     def _go_on(self, work: Work, tried: Tried | None) -> None:
+        """Without a result the item was not tried: the book will say whether the lease is lost or only late."""
         if tried is not None:
             self._take(work, tried)
         elif self._stopping:
@@ -112,11 +125,12 @@ class LeaseRunner:
         else:
             self._ready.appendleft(work)
 
-    def _before_request(self, seq: int) -> None:
+    def _before_request(self, running: Running) -> None:
         """No request leaves this worker when its lease may be somebody else's."""
+        running.check()
         if self.lost or self._bench.clock.boot() >= self.deadline:
             raise LeaseLost(f"lease {self.lease.fence} is over")
-        self.slots.begin(seq)
+        self.slots.begin(running.seq)
 
     def _take(self, work: Work, tried: Tried) -> None:
         """Decides what an attempt means: the end of the item, or another try."""
@@ -183,17 +197,20 @@ class LeaseRunner:
     async def interrupt(self) -> None:
         """Ends what still runs after the grace period; those items go back untried."""
         self.stop()
-        tasks = list(self._running.values())
+        tasks = [running.task for running in self._running.values() if running.task is not None]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=INTERRUPT_SECONDS)
+        for running in list(self._running.values()):
+            self._let_go(running, None)
 
     def abandon(self) -> None:
         """The lease is lost: nothing of it counts, and its files belong to whoever rescued it."""
         self.lost = True
         self._stopping = True
-        for task in self._running.values():
-            task.cancel()
+        for running in list(self._running.values()):
+            self._let_go(running, None)
         for _, _, task in self._waiting.values():
             task.cancel()
         self._ready.clear()

@@ -24,7 +24,7 @@ __all__ = ["Storm", "StormPlan"]
 TICK_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 2 * GRACE_SECONDS + 10.0  # a process told to stop is gone by then, on a busy machine too
 START_SECONDS: Final = 0.6  # about what a process needs before it does anything
-LOADED_PER_SECOND: Final = 40_000
+LOADED_PER_SECOND: Final = 100_000  # more than it is, so that a load survives only when its strikes are used up
 LISTED_PER_SECOND: Final = 10_000
 
 KILL, STOP, FREEZE = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP

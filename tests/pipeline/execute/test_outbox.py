@@ -1,0 +1,61 @@
+"""How ends of items are grouped for a commit."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from swath.domain.attempt import HandedBack
+from swath.domain.page import Page
+from swath.domain.result import Result
+from swath.pipeline.execute.outbox import CROWDED_BYTES, CROWDED_ITEMS, GROUP_ITEMS, Outbox, Outcome
+
+
+def outcome(seq: int, size: int = 0) -> Outcome:
+    page = Page(name="html", url="", status=200, body=bytes(size))
+    return Outcome(str(seq), HandedBack(seq=seq), Result(pages=(page,)))
+
+
+@pytest.mark.req("Z1")
+async def test_a_lone_item_does_not_wait_for_a_group() -> None:
+    outbox = Outbox()
+    waiting = asyncio.create_task(outbox.group(60))
+    await asyncio.sleep(0)
+    outbox.put(outcome(1), idle=True)
+    assert [o.item_id for o in await asyncio.wait_for(waiting, 1)] == ["1"]
+
+
+async def test_a_full_group_goes_at_once_and_the_rest_stays() -> None:
+    outbox = Outbox()
+    for seq in range(GROUP_ITEMS + 3):
+        outbox.put(outcome(seq), idle=False)
+    assert len(await asyncio.wait_for(outbox.group(60), 1)) == GROUP_ITEMS
+    assert len(outbox) == 3
+    assert len(await asyncio.wait_for(outbox.group(60), 1)) == 3
+
+
+async def test_ends_that_come_close_together_share_a_commit() -> None:
+    outbox = Outbox()
+    waiting = asyncio.create_task(outbox.group(60))
+    for seq in range(5):
+        outbox.put(outcome(seq), idle=False)
+        await asyncio.sleep(0)
+    assert len(await asyncio.wait_for(waiting, 1)) == 5
+
+
+async def test_nothing_comes_back_when_nothing_ended() -> None:
+    assert await Outbox().group(0.001) == []
+
+
+@pytest.mark.req("Z8")
+async def test_it_is_crowded_by_number_and_by_bytes_and_not_when_it_is_empty_again() -> None:
+    many, large = Outbox(), Outbox()
+    for seq in range(CROWDED_ITEMS):
+        assert not many.crowded
+        many.put(outcome(seq), idle=False)
+    assert many.crowded
+    large.put(outcome(1, CROWDED_BYTES), idle=False)
+    assert large.crowded
+    await large.group(0)
+    assert not large.crowded

@@ -1,0 +1,166 @@
+"""One lease in a worker's hands: what it sends, what it waits for, what it hands back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from swath import HttpScraper, WebPage, WebSession, scraper
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.job import Job
+from swath.domain.lease import Directive, Lease, LeasedItem
+from swath.domain.policy import ExecutionPolicy
+from swath.domain.transitions import ItemState
+from swath.pipeline.execute.attempt import Bench
+from swath.pipeline.execute.outbox import Outcome
+from swath.pipeline.execute.runner import LeaseRunner
+from swath.pipeline.execute.slots import JobSlots
+from swath.testing.clock import FakeClock
+from swath.web.transport import Request, Response
+
+LEASE_SECONDS = 15.0
+
+
+class Site:
+    """Answers everything, after letting the test do something about it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.sent: list[str] = []
+        self.status = 200
+        self.sleep_before_answer = 0.0
+
+    async def send(self, request: Request) -> Response:
+        self.sent.append(request.url)
+        self.clock.advance(self.sleep_before_answer)  # as if the machine had been asleep
+        return Response(url=request.url, status=self.status, headers=(), body=b"<p>here</p>", wire_bytes=11)
+
+    async def close(self) -> None:
+        pass
+
+
+@scraper("twice", version="1")
+class Twice(HttpScraper):
+    """Two requests for every item."""
+
+    async def fetch(self, item: object, web: WebSession) -> WebPage:
+        await web.get("http://site.test/first", name="first")
+        return await web.get("http://site.test/second")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def site(clock: FakeClock) -> Site:
+    return Site(clock)
+
+
+def runner_of(site: Site, items: int = 1, slots: int = 1, policy: dict[str, object] | None = None) -> LeaseRunner:
+    job = Job(job_id="j", scraper_id="twice", policy=ExecutionPolicy.model_validate(policy or {}))
+    lease = Lease(
+        fence=1,
+        job=job,
+        worker_id="w",
+        items=tuple(LeasedItem(seq, str(seq), {}) for seq in range(1, items + 1)),
+        slots=slots,
+        target=slots,
+        lease_seconds=LEASE_SECONDS,
+    )
+    bench = Bench(job, Twice(), site, site.clock, "w")
+    job_slots = JobSlots(slots, slots)
+    runner = LeaseRunner(lease, bench, site.clock.boot() + LEASE_SECONDS, job_slots, lambda: None)
+    job_slots.users.add(runner)
+    return runner
+
+
+async def settled() -> None:
+    """Lets everything run that can run without time passing."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+async def outcomes(runner: LeaseRunner) -> list[Outcome]:
+    return await runner.outbox.group(0.0)
+
+
+@pytest.mark.req("W2", "Z1")
+async def test_a_worker_that_slept_through_its_lease_sends_no_further_request(site: Site) -> None:
+    runner = runner_of(site)
+    site.sleep_before_answer = LEASE_SECONDS
+    runner.start_ready()
+    await settled()
+    assert site.sent == ["http://site.test/first"]
+    assert runner.ready == 1  # the item was not tried; the book decides what becomes of it
+    assert await outcomes(runner) == []
+
+
+@pytest.mark.req("W2")
+async def test_a_lease_that_was_only_late_goes_on_when_it_is_renewed(site: Site) -> None:
+    runner = runner_of(site)
+    site.sleep_before_answer = LEASE_SECONDS
+    runner.start_ready()
+    await settled()
+    site.sleep_before_answer = 0.0
+    runner.deadline = site.clock.boot() + LEASE_SECONDS
+    runner.start_ready()
+    await settled()
+    (outcome,) = await outcomes(runner)
+    assert isinstance(outcome.end, Ended)
+    assert outcome.end.state is ItemState.SUCCESS
+    assert outcome.end.tries.own == 1
+
+
+@pytest.mark.req("S6", "J3")
+async def test_an_item_that_waits_for_its_retry_holds_no_slot(site: Site) -> None:
+    runner = runner_of(site, items=2)
+    site.status = 500
+    runner.start_ready()
+    await settled()
+    assert site.sent == ["http://site.test/first"] * 2  # the second item had the slot while the first one waits
+    assert not runner.drained
+    assert runner.slots.running == 0
+    site.status = 200
+    site.clock.advance(1.2)  # the longest first delay: 1 s and 20 %
+    await settled()
+    assert {outcome.item_id for outcome in await outcomes(runner)} == {"1", "2"}
+
+
+@pytest.mark.req("S6")
+async def test_the_first_retry_comes_no_sooner_than_its_delay(site: Site) -> None:
+    runner = runner_of(site)
+    site.status = 503
+    runner.start_ready()
+    await settled()
+    site.clock.advance(0.79)
+    await settled()
+    assert len(site.sent) == 1
+
+
+@pytest.mark.req("W2")
+async def test_stopping_hands_back_what_is_ready_and_what_waits_with_the_rest_of_its_delay(site: Site) -> None:
+    runner = runner_of(site, items=3, policy={"retries": {"backoff": "fixed", "base_delay_seconds": 8}})
+    site.status = 500
+    runner.start_ready()
+    await settled()
+    site.clock.advance(4)
+    runner.stop()
+    backs = [outcome.end for outcome in await outcomes(runner)]
+    assert all(isinstance(back, HandedBack) and back.tries.own == 1 for back in backs)
+    assert len(backs) == 3
+    assert all(2.4 <= back.delay_seconds <= 5.6 for back in backs if isinstance(back, HandedBack))
+    assert runner.drained
+
+
+@pytest.mark.req("Z1")
+async def test_a_lost_lease_forgets_everything_and_writes_nothing(site: Site) -> None:
+    runner = runner_of(site, items=5)
+    runner.start_ready()
+    runner.obey(Directive.LOST)
+    await settled()
+    assert runner.drained
+    assert runner.slots.running == 0
+    assert await outcomes(runner) == []

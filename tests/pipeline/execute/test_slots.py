@@ -1,0 +1,66 @@
+"""How a worker keeps to its slots."""
+
+from __future__ import annotations
+
+import pytest
+
+from swath.domain.lease import Directive, Grant
+from swath.pipeline.execute.slots import JobSlots
+
+
+class Holder:
+    def __init__(self, ready: int) -> None:
+        self.ready = ready
+
+
+def grant(slots: int, target: int) -> Grant:
+    return Grant(directive=Directive.GO_ON, slots=slots, target=target)
+
+
+@pytest.mark.req("S1")
+def test_more_slots_count_at_once() -> None:
+    slots = JobSlots(2, 2)
+    slots.apply(grant(5, 5))
+    assert slots.free == 5
+
+
+@pytest.mark.req("S1")
+def test_fewer_slots_are_given_up_as_items_end_and_then_reported() -> None:
+    slots = JobSlots(4, 4)
+    for seq in range(4):
+        slots.take(seq)
+    slots.apply(grant(4, 1))
+    assert (slots.report().ceiling, slots.free) == (4, 0)
+    slots.give(0)
+    slots.give(1)
+    assert (slots.report().ceiling, slots.free) == (2, 0)
+    slots.give(2)
+    slots.give(3)
+    assert (slots.report().ceiling, slots.free) == (1, 1)
+
+
+@pytest.mark.req("S1")
+def test_unused_slots_above_the_target_are_given_up_at_once() -> None:
+    slots = JobSlots(4, 4)
+    slots.take(1)
+    slots.apply(grant(4, 2))
+    assert slots.report().ceiling == 2
+
+
+@pytest.mark.req("J3", "J7")
+def test_the_report_tells_items_that_wait_for_their_first_request_from_those_that_sent_it() -> None:
+    slots = JobSlots(4, 4)
+    slots.users.add(Holder(ready=7))
+    slots.take(1)
+    slots.take(2)
+    slots.begin(2)
+    report = slots.report()
+    assert (report.queued, report.begun, report.demand) == ((1,), (2,), 9)
+
+
+@pytest.mark.req("S1")
+def test_a_worker_is_owed_slots_while_its_share_is_larger_than_what_it_has() -> None:
+    slots = JobSlots(0, 3)
+    assert slots.owed
+    slots.apply(grant(3, 3))
+    assert not slots.owed
