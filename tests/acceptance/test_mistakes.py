@@ -141,4 +141,4 @@ def test_a_limit_that_nothing_keeps_yet_is_not_passed_over_in_silence(shell: She
     done = shell.swath("run", "example-mock", "--items", "items.csv", "--policy", "policy.yaml")
     assert done.returncode == 0
     notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
-    assert [note.split()[1] for note in notes] == ["proxy", "throttling.requests_per_second"]
+    assert [note.split()[1] for note in notes] == ["proxy", "requests_per_second"]

@@ -150,7 +150,7 @@ def _not_acted_upon(policy: ExecutionPolicy) -> list[str]:
     given = policy.as_json()
     fields: list[str] = [name for name in ("circuit_breaker", "proxy") if name in given]
     if "requests_per_second" in given.get("throttling", {}):
-        fields.append("throttling.requests_per_second")
+        fields.append("requests_per_second")
     return fields
 
 
