@@ -71,7 +71,7 @@ def runner_of(site: Site, items: int = 1, slots: int = 1, policy: dict[str, obje
         lease_seconds=LEASE_SECONDS,
     )
     bench = Bench(job, Twice(), site, site.clock, "w")
-    job_slots = JobSlots(slots, slots)
+    job_slots = JobSlots(slots, slots, lambda: 1_000)
     runner = LeaseRunner(lease, bench, site.clock.boot() + LEASE_SECONDS, job_slots, lambda: None)
     job_slots.users.add(runner)
     return runner

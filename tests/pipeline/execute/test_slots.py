@@ -13,20 +13,24 @@ class Holder:
         self.ready = ready
 
 
+def plenty() -> int:
+    return 1_000
+
+
 def grant(slots: int, target: int) -> Grant:
     return Grant(directive=Directive.GO_ON, slots=slots, target=target)
 
 
 @pytest.mark.req("S1")
 def test_more_slots_count_at_once() -> None:
-    slots = JobSlots(2, 2)
+    slots = JobSlots(2, 2, plenty)
     slots.apply(grant(5, 5))
     assert slots.free == 5
 
 
 @pytest.mark.req("S1")
 def test_fewer_slots_are_given_up_as_items_end_and_then_reported() -> None:
-    slots = JobSlots(4, 4)
+    slots = JobSlots(4, 4, plenty)
     for seq in range(4):
         slots.take(seq)
     slots.apply(grant(4, 1))
@@ -41,7 +45,7 @@ def test_fewer_slots_are_given_up_as_items_end_and_then_reported() -> None:
 
 @pytest.mark.req("S1")
 def test_unused_slots_above_the_target_are_given_up_at_once() -> None:
-    slots = JobSlots(4, 4)
+    slots = JobSlots(4, 4, plenty)
     slots.take(1)
     slots.apply(grant(4, 2))
     assert slots.report().ceiling == 2
@@ -49,7 +53,7 @@ def test_unused_slots_above_the_target_are_given_up_at_once() -> None:
 
 @pytest.mark.req("J3", "J7")
 def test_the_report_tells_items_that_wait_for_their_first_request_from_those_that_sent_it() -> None:
-    slots = JobSlots(4, 4)
+    slots = JobSlots(4, 4, plenty)
     slots.users.add(Holder(ready=7))
     slots.take(1)
     slots.take(2)
@@ -60,7 +64,15 @@ def test_the_report_tells_items_that_wait_for_their_first_request_from_those_tha
 
 @pytest.mark.req("S1")
 def test_a_worker_is_owed_slots_while_its_share_is_larger_than_what_it_has() -> None:
-    slots = JobSlots(0, 3)
+    slots = JobSlots(0, 3, plenty)
     assert slots.owed
     slots.apply(grant(3, 3))
     assert not slots.owed
+
+
+@pytest.mark.req("W1")
+def test_a_worker_runs_no_more_than_it_has_room_for_whatever_the_job_allows() -> None:
+    slots = JobSlots(100, 100, lambda: 2)
+    slots.users.add(Holder(ready=50))
+    assert slots.free == 2
+    assert slots.report().demand == 2

@@ -15,7 +15,9 @@ import msgspec
 
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import LeaseLost, StoreUnavailable
+from swath.domain.failure import Failure, FailureKind
 from swath.domain.lease import Directive, Grant
+from swath.domain.transitions import ItemState
 from swath.observe.crash_points import reach
 from swath.pipeline.execute.outbox import Outcome
 from swath.pipeline.execute.runner import LeaseRunner
@@ -107,26 +109,26 @@ class Committer:
         """Stages the files of a group; each end then names its artifacts."""
         if not outcomes:
             return []
-        lease = self._runner.lease
-        staged = await asyncio.to_thread(self._pack, outcomes)
-        with_files = [item for item in staged if item.files]
-        artifacts = await self._patiently(lambda: self._storage.stage(lease.job.job_id, lease.fence, with_files))
+        job_id, fence = self._runner.lease.job.job_id, self._runner.lease.fence
+        packed = await asyncio.to_thread(lambda: [self._pack(outcome) for outcome in outcomes])
+        staged = [item for _, item in packed if item.files]
+        artifacts = await self._patiently(lambda: self._storage.stage(job_id, fence, staged))
         reach("after_stage")
-        by_item = {item.item_id: kept for item, kept in zip(with_files, artifacts, strict=True)}
-        return [
-            msgspec.structs.replace(outcome.end, artifacts=by_item.get(outcome.item_id, ()))
-            for outcome in outcomes
-            if isinstance(outcome.end, Ended)
-        ]
+        by_item = {item.item_id: kept for item, kept in zip(staged, artifacts, strict=True)}
+        return [msgspec.structs.replace(end, artifacts=by_item.get(item.item_id, ())) for end, item in packed]
 
-    def _pack(self, outcomes: list[Outcome]) -> list[StagedItem]:
-        job = self._runner.lease.job
-        return [
-            StagedItem(
-                outcome.item_id, files_of(job, outcome.item_id, outcome.result, job.policy.keep, _about(outcome))
-            )
-            for outcome in outcomes
-        ]
+    def _pack(self, outcome: Outcome) -> tuple[Ended, StagedItem]:
+        """The files of one item. What cannot be written costs the item, not the group it is committed with."""
+        job, end = self._runner.lease.job, outcome.end
+        if not isinstance(end, Ended):
+            raise TypeError("only ends have files")
+        try:
+            files = files_of(job, outcome.item_id, outcome.result, job.policy.keep, _about(end))
+        except Exception as error:  # noqa: BLE001 whatever a scraper's result does to the writers
+            failure = Failure.of(FailureKind.INTERNAL, f"the result cannot be stored: {type(error).__name__}: {error}")
+            end = msgspec.structs.replace(end, state=ItemState.FAILED, finding=None, failure=failure)
+            files = {}
+        return end, StagedItem(outcome.item_id, files)
 
     async def _publish(self, group: list[Outcome], grant: Grant) -> None:
         lease = self._runner.lease
@@ -149,11 +151,8 @@ class Committer:
                 await self._clock.sleep(RETRY_STORE_SECONDS)
 
 
-def _about(outcome: Outcome) -> dict[str, Any]:
+def _about(end: Ended) -> dict[str, Any]:
     """What metadata.json says beside the pages."""
-    end = outcome.end
-    if not isinstance(end, Ended):
-        return {}
     return {
         "state": end.state.value,
         "outcome": None if end.finding is None else end.finding.value,

@@ -6,6 +6,7 @@ The store's answers come through committer.py; runner.py asks before it starts a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from swath.domain.lease import Grant, Report
@@ -23,9 +24,13 @@ class UsesSlots(Protocol):
 
 
 class JobSlots:
-    """`turn` keeps reports on the job in order: a ceiling that was told late could undo a newer answer."""
+    """`turn` keeps reports on the job in order: a ceiling that was told late could undo a newer answer.
 
-    def __init__(self, slots: int, target: int) -> None:
+    `room` says how many more items the worker as a whole may run, whatever its jobs allow.
+    """
+
+    def __init__(self, slots: int, target: int, room: Callable[[], int]) -> None:
+        self._room = room
         self.turn = asyncio.Lock()
         self.users: set[UsesSlots] = set()
         self._queued: set[int] = set()
@@ -41,8 +46,8 @@ class JobSlots:
 
     @property
     def free(self) -> int:
-        """Slots that nothing uses."""
-        return self._ceiling - self.running
+        """Slots that can be used now."""
+        return min(self._ceiling - self.running, self._room())
 
     @property
     def owed(self) -> bool:
@@ -68,7 +73,7 @@ class JobSlots:
         """What the next commit says. Its ceiling binds us until the answer comes."""
         return Report(
             ceiling=self._ceiling,
-            demand=self.running + sum(user.ready for user in self.users),
+            demand=self.running + min(sum(user.ready for user in self.users), max(0, self._room())),
             queued=tuple(self._queued),
             begun=tuple(self._begun),
         )

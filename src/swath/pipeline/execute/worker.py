@@ -93,9 +93,10 @@ class Worker:
 
     def _wants_more(self) -> bool:
         """The next lease is claimed while the last items of the present ones still run."""
-        if len(self._tasks) >= self._options.max_leases:
-            return False
-        return sum(slots.running for slots in self._slots.values()) < self._options.max_items
+        return len(self._tasks) < self._options.max_leases and self._room() > 0
+
+    def _room(self) -> int:
+        return self._options.max_items - sum(slots.running for slots in self._slots.values())
 
     async def _claim(self) -> Lease | None:
         options = self._options
@@ -131,7 +132,7 @@ class Worker:
             return
         bench = Bench(lease.job, scraper, parts.transport, parts.clock, self._options.worker_id)
         job_id = lease.job.job_id
-        slots = self._slots.setdefault(job_id, JobSlots(lease.slots, lease.target))
+        slots = self._slots.setdefault(job_id, JobSlots(lease.slots, lease.target, self._room))
         runner = LeaseRunner(lease, bench, deadline, slots, self._changed.set)
         slots.users.add(runner)
         self._runners[lease.fence] = runner

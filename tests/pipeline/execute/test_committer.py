@@ -1,0 +1,135 @@
+"""What a commit does when a result, or the store, makes trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.store import MemoryStore
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.errors import StoreUnavailable
+from swath.domain.item import Item
+from swath.domain.job import Job
+from swath.domain.lease import Grant, Lease, Report
+from swath.domain.page import Page
+from swath.domain.transitions import ItemState
+from swath.kit.scraper import HttpScraper
+from swath.pipeline.execute import committer as committing
+from swath.pipeline.execute.attempt import Bench
+from swath.pipeline.execute.committer import Committer
+from swath.pipeline.execute.runner import LeaseRunner
+from swath.pipeline.execute.slots import JobSlots
+from swath.pipeline.finish.artifacts import files_of
+from swath.ports.job_store import Batch
+from swath.testing.clock import FakeClock
+from swath.web.page import WebPage
+from swath.web.session import WebSession
+from swath.web.transport import Request, Response
+
+
+class NoSite:
+    async def send(self, request: Request) -> Response:
+        raise AssertionError(f"nothing may be sent, not even {request.url}")
+
+    async def close(self) -> None:
+        pass
+
+
+class OnePage(HttpScraper):
+    """The same page for every item, without a site."""
+
+    version = "1"
+
+    async def fetch(self, item: object, web: WebSession) -> WebPage:
+        return web.keep(WebPage(Page(name="html", url="http://site.test/", status=200, body=b"<p>page</p>")))
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+async def _leased(store: MemoryStore, items: int) -> Lease:
+    await store.submit(Job(job_id="j", scraper_id="x"))
+    rows = tuple(Item(seq, f"item-{seq}", {}) for seq in range(1, items + 1))
+    await store.load("j", Batch(0, 1, items, "d", rows))
+    await store.seal("j", 1)
+    lease = await store.claim("w")
+    assert lease is not None
+    return lease
+
+
+def _committer(store: MemoryStore, storage: MemoryResults, clock: FakeClock, lease: Lease) -> Committer:
+    slots = JobSlots(lease.slots, lease.target, lambda: 100)
+    bench = Bench(lease.job, OnePage(), NoSite(), clock, "w")
+    runner = LeaseRunner(lease, bench, clock.boot() + lease.lease_seconds, slots, lambda: None)
+    slots.users.add(runner)
+    return Committer(runner, store, storage, clock, report_seconds=0.01)
+
+
+@pytest.mark.req("Z1", "W3")
+async def test_a_result_that_cannot_be_written_costs_its_item_alone(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, storage = MemoryStore(clock), MemoryResults()
+    lease = await _leased(store, 3)
+
+    def breaks_once(job: Job, item_id: str, *rest: Any) -> dict[str, bytes]:
+        if item_id == "item-2":
+            raise RuntimeError("not today")
+        return files_of(job, item_id, *rest)
+
+    monkeypatch.setattr(committing, "files_of", breaks_once)
+    await _committer(store, storage, clock, lease).run()
+    counts = (await store.status("j")).counts
+    assert (counts.success, counts.failed) == (2, 1)
+    bad = await store.item("j", "item-2")
+    assert bad.failure is not None
+    assert "not today" in bad.failure.message
+    assert bad.artifacts == ()
+
+
+class AnswerLost(MemoryStore):
+    """The first commit is done, and its answer gets lost on the way."""
+
+    lost = False
+
+    async def finish(
+        self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
+    ) -> Grant:
+        grant = await super().finish(lease, ended, handed_back, report)
+        if ended and not self.lost:
+            self.lost = True
+            raise StoreUnavailable("the line is dead")
+        return grant
+
+
+@pytest.mark.req("Z1", "Z2")
+async def test_when_the_answer_to_a_commit_is_lost_the_files_are_left_to_whoever_rescues(clock: FakeClock) -> None:
+    store, storage = AnswerLost(clock), MemoryResults()
+    lease = await _leased(store, 3)
+    committer = _committer(store, storage, clock, lease)
+    clock_runs_by_itself(clock)
+    await committer.run()
+    assert (await store.status("j")).counts.success == 3
+    clock.advance(lease.lease_seconds)
+    (rescued,) = await store.rescue("other")
+    assert set(rescued.winners) == {"item-1", "item-2", "item-3"}
+    await storage.settle("j", rescued.fence, rescued.winners)
+    for seq in (1, 2, 3):
+        record = await store.item("j", f"item-{seq}")
+        assert record.state is ItemState.SUCCESS
+        for artifact in record.artifacts:
+            assert len(await storage.get("j", artifact.key)) == artifact.size
+
+
+def clock_runs_by_itself(clock: FakeClock) -> None:
+    """Waiting for the store to come back takes no real time."""
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+
+    clock.sleep = sleep  # type: ignore[method-assign]
