@@ -114,6 +114,14 @@ async def test_a_lease_that_was_only_late_goes_on_when_it_is_renewed(site: Site)
     assert outcome.end.tries.own == 1
 
 
+@pytest.mark.req("W2")
+async def test_nothing_is_started_while_the_lease_may_be_over(site: Site) -> None:
+    runner = runner_of(site, items=3)
+    site.clock.advance(LEASE_SECONDS)
+    runner.start_ready()
+    assert (runner.ready, runner.slots.running) == (3, 0)
+
+
 @pytest.mark.req("S6", "J3")
 async def test_an_item_that_waits_for_its_retry_holds_no_slot(site: Site) -> None:
     runner = runner_of(site, items=2)

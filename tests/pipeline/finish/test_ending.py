@@ -16,6 +16,7 @@ from swath.domain.lease import Directive
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState, JobState
 from swath.observe import crash_points
+from swath.pipeline.finish import manifests
 from swath.pipeline.finish.ending import Finisher
 from swath.pipeline.finish.verify import verify
 from swath.ports.result_storage import ResultStorage
@@ -132,6 +133,20 @@ async def test_a_job_that_does_not_add_up_is_not_ended(storage: FolderResults, c
     store._shelves.jobs["job"].ended[ItemState.SUCCESS] -= 1
     store._shelves.jobs["job"].ended[ItemState.FAILED] += 1
     await ended(store, storage, clock)  # the right to end it was given back at once
+
+
+@pytest.mark.req("R4")
+async def test_a_manifest_that_lacks_an_item_is_not_accepted(
+    storage: FolderResults, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(clock)
+    await run(store, storage, IDS)
+    monkeypatch.setattr(
+        manifests, "lists_of", lambda state: ("full",) if state is ItemState.FAILED else ("full", "success")
+    )
+    with pytest.raises(Unbalanced, match="manifest"):
+        await finisher(store, storage, clock).run_once()
+    assert (await store.status("job")).state is JobState.RUNNING
 
 
 @pytest.mark.req("R4")
