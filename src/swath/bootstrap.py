@@ -65,7 +65,9 @@ async def make_worker(services: Services, registry: Registry, job_id: str | None
                 clock=services.clock,
                 registry=registry,
                 transport=transport,
-                finisher=Finisher(services.store, services.store, services.storage, services.clock, worker_id),
+                finisher=Finisher(
+                    services.store, services.store, services.storage, services.clock, worker_id, job_id=job_id
+                ),
             ),
             WorkerOptions(
                 worker_id=worker_id,

@@ -69,9 +69,14 @@ class LeaseBook(Protocol):
         """
         ...
 
-    async def claim_ending(self, worker_id: str) -> Lease | None:
+    async def claim_ending(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
         """Hands out the right to end a job: one whose items have all ended, or which was cancelled, and that has no
-        other lease. `cancelling` says whether there may be items to sweep. One holder at a time."""
+        other lease. `cancelling` says whether there may be items to sweep. One holder at a time.
+
+        `job_id` asks for that job only; `without` names jobs that this worker could not end just now.
+        """
         ...
 
     async def sweep(self, lease: Lease, limit: int) -> int:

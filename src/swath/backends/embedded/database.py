@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 BUSY_SECONDS = 10.0
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
+CACHE_KIB = 16 * 1024  # of each of the two connections; beyond it the system's own cache serves
 
 
 class Database:
@@ -104,7 +105,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             time.sleep(0.02)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
-    connection.execute("PRAGMA cache_size = -65536")  # 64 MiB
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     connection.execute("PRAGMA temp_store = MEMORY")
     return connection
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -20,17 +20,21 @@ from swath.domain.transitions import ItemState, JobState, check_job
 __all__ = ["claim_ending", "end", "sweep"]
 
 
-def claim_ending(db: sqlite3.Connection, times: Times, worker_id: str) -> Lease | None:
+def claim_ending(
+    db: sqlite3.Connection, times: Times, worker_id: str, job_id: str | None, without: Collection[str]
+) -> Lease | None:
     """See LeaseBook.claim_ending."""
-    row = db.execute(
-        "SELECT job_no, spec, cancelling FROM jobs AS j INDEXED BY jobs_open "
-        "WHERE state IN ('loading', 'pending', 'running', 'paused') "
+    rows = db.execute(
+        "SELECT job_no, job_id, spec, cancelling FROM jobs AS j INDEXED BY jobs_open "
+        "WHERE state IN ('loading', 'pending', 'running', 'paused') AND (?1 IS NULL OR job_id = ?1) "
         "AND (cancelling = 1 OR (state = 'running' AND success + failed + skipped + cancelled = total)) "
-        "AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.job_no = j.job_no) ORDER BY job_no LIMIT 1"
-    ).fetchone()
-    if row is None:
+        "AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.job_no = j.job_no) ORDER BY job_no",
+        (job_id,),
+    ).fetchall()
+    found = next((row for row in rows if row[1] not in without), None)
+    if found is None:
         return None
-    job_no, spec, cancelling = row
+    job_no, _, spec, cancelling = found
     fence = next_fence(db)
     db.execute(
         "INSERT INTO leases (fence, job_no, worker, ending, renewed, expires) VALUES (?, ?, ?, 1, ?, ?)",

@@ -165,7 +165,7 @@ def _records(db: sqlite3.Connection, job_no: int, rows: list[Row], boot_to_now: 
     records = []
     for seq, item_id, input_, state, fence, progress, due, ended in rows:
         if ended is not None:
-            records.append(_ended_record(seq, item_id, input_, fence, ended))
+            records.append(_ended_record(seq, item_id, input_, STATE_NAMES[state], fence, ended))
             continue
         known = Progress() if progress is None else _progress_decoder.decode(progress)
         records.append(
@@ -183,13 +183,13 @@ def _records(db: sqlite3.Connection, job_no: int, rows: list[Row], boot_to_now: 
     return records
 
 
-def _ended_record(seq: int, item_id: str, input_: bytes, fence: int, ended: bytes) -> ItemRecord:
+def _ended_record(seq: int, item_id: str, input_: bytes, state: ItemState, fence: int, ended: bytes) -> ItemRecord:
     end = _ended_decoder.decode(ended)
     return ItemRecord(
         seq=seq,
         item_id=item_id,
         input=msgspec.json.decode(input_),
-        state=end.state,
+        state=state,
         fence=fence,
         finding=end.finding,
         failure=end.failure,

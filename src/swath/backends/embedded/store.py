@@ -100,9 +100,11 @@ class EmbeddedStore:
             self._presence.forget_if_dead(lease.worker_id)
         return rescued
 
-    async def claim_ending(self, worker_id: str) -> Lease | None:
+    async def claim_ending(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
         self._presence.enter(worker_id)
-        return await self._db.write(endings.claim_ending, self._times(), worker_id)
+        return await self._db.write(endings.claim_ending, self._times(), worker_id, job_id, without)
 
     async def sweep(self, lease: Lease, limit: int) -> int:
         return await self._db.write(endings.sweep, lease, limit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from swath.backends.memory.records import StoredJob
@@ -21,9 +21,13 @@ class MemoryEndings:
 
     _shelves: Shelves
 
-    async def claim_ending(self, worker_id: str) -> Lease | None:
+    async def claim_ending(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
         with self._shelves.open():
             for job in self._shelves.jobs.values():
+                if job.order.job_id in without or job_id not in (None, job.order.job_id):
+                    continue
                 all_ended = job.state is JobState.RUNNING and job.remaining == 0
                 may_end = not job.state.terminal and (job.cancelling or all_ended)
                 if may_end and not self._shelves.leases_of(job.order.job_id):

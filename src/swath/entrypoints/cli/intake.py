@@ -82,7 +82,13 @@ _OPTIONS = (
     click.option("--duplicates", type=click.Choice(["refuse", "keep-first"]), default="refuse", show_default=True),
     click.option("--name", metavar="TEXT", help="A name for people."),
     click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Marks the job; may be repeated."),
-    click.option("--priority", type=int, default=0, show_default=True, help="Higher runs first."),
+    click.option(
+        "--priority",
+        type=click.IntRange(-1_000_000, 1_000_000),
+        default=0,
+        show_default=True,
+        help="Higher runs first.",
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print the job's status as JSON at the end."),
     click.option("--quiet", is_flag=True, help="No progress."),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -61,6 +62,7 @@ def root() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with one of the codes of C2."""
+    _open_standard_files()
     try:
         code = root.main(args=arguments, prog_name="swath", standalone_mode=False)
     except click.exceptions.Abort:
@@ -73,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _leave(ExitCode.BAD_INPUT, str(error))
     except SwathError as error:
         _leave(ExitCode.INTERNAL, str(error))
+    except SystemExit as error:  # nobody of ours: a script must not take somebody's code for the job's
+        _leave(ExitCode.INTERNAL, f"internal error: something called exit({error.code})")
     except KeyboardInterrupt:
         _leave(ExitCode.INTERRUPTED, "interrupted")
     except BrokenPipeError:
@@ -85,6 +89,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"internal error: {type(error).__name__}: {error} (SWATH_LOG_LEVEL=debug shows where)",
         )
     sys.exit(code if isinstance(code, int) else ExitCode.COMPLETE)
+
+
+def _open_standard_files() -> None:
+    """A caller may have closed them (`>&-`), and the event loop would then take their numbers for its own."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _leave(code: ExitCode, message: str) -> None:

@@ -77,8 +77,9 @@ def _conclude(services: Services, status: JobStatus, order: Order, *, was_over: 
     if order.as_json:
         print_json(status.as_json())
         return
-    if status.state is JobState.LOADING or not status.state.terminal:
-        click.echo(f"job {job_id} is {describe(status)}; run the same command again to go on", err=True)
+    if not status.state.terminal:
+        stands = "still loading" if status.state is JobState.LOADING else describe(status)
+        click.echo(f"job {job_id} is {stands}; run the same command again to go on", err=True)
         return
     if was_over:
         click.echo(f"job {job_id} had ended already; for a new run give another --job-id", err=True)

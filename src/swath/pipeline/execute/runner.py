@@ -93,17 +93,22 @@ class LeaseRunner:
 
     def _attempted(self, running: Running, task: asyncio.Task[Tried]) -> None:
         """An attempt has ended, was interrupted, or found its lease over."""
-        untried = task.cancelled() or task.exception() is not None
-        if not running.over:
-            self._let_go(running, None if untried else task.result())
+        error = None if task.cancelled() else task.exception()
+        if running.over:
+            return
+        if error is not None and not running.held_back:
+            self._fail(running, FailureKind.INTERNAL, f"the scraper raised {type(error).__name__}, which is ours")
+        else:
+            self._let_go(running, None if task.cancelled() or error is not None else task.result())
 
     def _give_up(self, running: Running) -> None:
         """A scraper that goes on after its time is over, whatever it is told, costs its item and not the worker."""
-        failure = Failure.of(FailureKind.TIMEOUT, "the scraper went on after its time was over and was given up")
-        clock, worker_id = self._bench.clock, self._bench.worker_id
-        self._let_go(
-            running, Tried(attempt=Attempt(running.started_at, clock.now(), worker_id, failure), failure=failure)
-        )
+        self._fail(running, FailureKind.TIMEOUT, "the scraper went on after its time was over and was given up")
+
+    def _fail(self, running: Running, kind: FailureKind, message: str) -> None:
+        failure = Failure.of(kind, message)
+        tried = Attempt(running.started_at, self._bench.clock.now(), self._bench.worker_id, failure)
+        self._let_go(running, Tried(attempt=tried, failure=failure))
 
     def _let_go(self, running: Running, tried: Tried | None) -> None:
         running.end()
@@ -127,9 +132,9 @@ class LeaseRunner:
 
     def _before_request(self, running: Running) -> None:
         """No request leaves this worker when its lease may be somebody else's."""
-        running.check()
-        if self.lost or self._bench.clock.boot() >= self.deadline:
-            raise LeaseLost(f"lease {self.lease.fence} is over")
+        if running.over or self.lost or self._bench.clock.boot() >= self.deadline:
+            running.held_back = True
+            raise LeaseLost(f"lease {self.lease.fence} is over, or the attempt was given up")
         self.slots.begin(running.seq)
 
     def _take(self, work: Work, tried: Tried) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from swath.domain.attempt import Attempt, Tries
-from swath.domain.errors import LeaseLost
 from swath.domain.lease import LeasedItem
 from swath.pipeline.execute.attempt import Tried
 
@@ -26,12 +25,13 @@ class Work:
 class Running:
     """An attempt under way. What a scraper does after `end` was called has no effect and reaches no site."""
 
-    __slots__ = ("over", "started_at", "task", "timer", "work")
+    __slots__ = ("held_back", "over", "started_at", "task", "timer", "work")
 
     def __init__(self, work: Work, started_at: float) -> None:
         self.work = work
         self.started_at = started_at
         self.over = False
+        self.held_back = False  # a request of it was refused, because the lease may be over
         self.task: asyncio.Task[Tried] | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -39,11 +39,6 @@ class Running:
     def seq(self) -> int:
         """The item's number."""
         return self.work.item.seq
-
-    def check(self) -> None:
-        """Raises LeaseLost when the attempt was given up: its scraper did not stop when it was told to."""
-        if self.over:
-            raise LeaseLost(f"the attempt at item {self.seq} was given up")
 
     def end(self) -> None:
         """Its outcome is settled."""

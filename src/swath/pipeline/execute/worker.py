@@ -171,7 +171,9 @@ class Worker:
                 await act()
             except (StoreUnavailable, LeaseLost) as error:
                 _log.warning("%s", error)
-            except SwathError:
+            except SwathError as error:
+                _log.error("%s; trying again later", error)
+            except Exception:  # noqa: BLE001 one job that cannot be read must not cost all others their worker
                 _log.exception("housekeeping failed; trying again")
             await _first_of(stop, occasion, seconds=self._options.housekeeping_seconds)
 

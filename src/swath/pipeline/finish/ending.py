@@ -7,7 +7,7 @@ up, and the job is terminal. May die at any step, and be repeated by anybody.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,12 @@ __all__ = ["Finisher"]
 
 _SWEEP_ITEMS: Final = 5_000
 _READ_ITEMS: Final = 1_000
+_LONGEST_PUT_OFF_SECONDS: Final = 60.0
+
+
+class _PutOff(NamedTuple):
+    seconds: float
+    until: float
 
 
 class Finisher:
@@ -39,6 +45,7 @@ class Finisher:
         clock: Clock,
         worker_id: str,
         *,
+        job_id: str | None = None,
         part_items: int = PART_ITEMS,
     ) -> None:
         self._store = store
@@ -46,21 +53,31 @@ class Finisher:
         self._storage = storage
         self._clock = clock
         self._worker_id = worker_id
+        self._job_id = job_id
         self._part_items = part_items
+        self._put_off: dict[str, _PutOff] = {}
 
     async def run_once(self) -> JobStatus | None:
         """Ends one job and answers with it; None when there is none to end, or another finisher has taken it over.
 
-        Raises Unbalanced when the job does not add up; it stays as it is then.
+        Raises Unbalanced when the job does not add up; it stays as it is then. A job that could not be ended is put off
+        for longer and longer, so that it never stands in the way of others.
         """
-        lease = await self._book.claim_ending(self._worker_id)
+        now = self._clock.boot()
+        without = [job_id for job_id, put_off in self._put_off.items() if put_off.until > now]
+        lease = await self._book.claim_ending(self._worker_id, self._job_id, without)
         if lease is None:
             return None
+        job_id = lease.job.job_id
         try:
-            return await self._end(lease)
+            ended = await self._end(lease)
+            self._put_off.pop(job_id, None)
+            return ended
         except LeaseLost:
             return None
         except BaseException:  # also when cancelled: the next finisher need not wait until the lease runs out
+            seconds = min(2 * self._put_off.get(job_id, _PutOff(0.5, now)).seconds, _LONGEST_PUT_OFF_SECONDS)
+            self._put_off[job_id] = _PutOff(seconds, now + seconds)
             with suppress(SwathError):
                 await self._book.release(lease.worker_id, lease.fence)
             raise
