@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sqlite3
+import subprocess
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from swath.testing.demo_county import DemoCounty, Switches, exists, parcel
+from tests.acceptance.conftest import SWATH
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
@@ -163,3 +167,57 @@ def test_a_scraper_that_never_stops_costs_its_item_and_the_command_still_ends(sh
     done = shell.swath("run", "./stubborn.py", "--items", "items.csv", "--policy", "policy.yaml", "--json")
     assert done.returncode == 4, done.stderr
     assert json.loads(done.stdout)["failures"] == {"timeout": 1}
+
+
+BLOCKING = """
+import time
+from swath import HttpScraper, scraper
+
+@scraper("blocking", version="1")
+class Blocking(HttpScraper):
+    async def fetch(self, item, web):
+        open("began", "w").close()
+        while True:
+            time.sleep(0.01)
+"""
+
+
+@pytest.mark.req("W2", "W3")
+async def test_a_second_signal_ends_even_a_worker_whose_scraper_never_lets_go(shell: Shell) -> None:
+    shell.write("blocking.py", BLOCKING)
+    shell.write("items.csv", "n\n1\n")
+    process = await shell.start("run", "./blocking.py", "--items", "items.csv", "--job-id", "stuck")
+    while not (shell.folder / "began").exists():
+        await asyncio.sleep(0.02)
+    process.terminate()
+    await asyncio.sleep(0.3)
+    assert process.returncode is None  # the grace period
+    process.terminate()
+    assert await asyncio.wait_for(process.wait(), 10) == 130
+
+
+@pytest.mark.req("R4", "C2")
+def test_verify_of_a_store_that_cannot_be_read_exits_8_and_says_so(shell: Shell) -> None:
+    shell.write("items.csv", "n\n1\n")
+    shell.swath("run", "example-mock", "--items", "items.csv", "--job-id", "damaged")
+    with closing(sqlite3.connect(shell.folder / "data" / "swath.db")) as db, db:
+        db.execute("UPDATE outcomes SET ended = '{}'")
+    done = shell.swath("jobs", "verify", "damaged", "--json")
+    assert done.returncode == 8, done.stderr
+    assert json.loads(done.stdout)["found"] == {"store_damaged": 1}
+
+
+@pytest.mark.req("C2")
+def test_closed_standard_files_and_a_foreign_exit_are_no_surprise(shell: Shell) -> None:
+    closed = subprocess.run(
+        ["/bin/sh", "-c", f"{SWATH} jobs list >&-"],
+        cwd=shell.folder,
+        env=shell.environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert closed.returncode in {0, 1}
+    shell.write("leaving.py", "import sys\nsys.exit(0)\n")
+    shell.write("items.csv", "n\n1\n")
+    assert shell.swath("run", "./leaving.py", "--items", "items.csv").returncode in {1, 2}

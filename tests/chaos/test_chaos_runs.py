@@ -36,7 +36,7 @@ def test_processes_that_are_killed_stopped_and_frozen_lose_nothing(tmp_path: Pat
     storm = figures["storm"]
     assert storm["strikes"]["SIGKILL"] >= 15
     assert storm["strikes"]["SIGKILL with lease"] >= 1
-    assert storm["strikes"]["SIGSTOP"] == 3
+    assert storm["strikes"]["SIGSTOP"] >= 1
     assert storm["killed_re_leased"]["count"] > 0
     assert storm["killed_freed"]["p50"] < 2.0  # at once, not when the lease of two seconds is over
     assert storm["verify_exit_code"] == 0

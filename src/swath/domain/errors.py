@@ -6,6 +6,7 @@ SwathError
 │   ├── UnknownName      no such job or scraper (with near matches)
 │   └── Conflict         the same id with other content
 ├── StoreUnavailable     the store or the disk does not answer now; try again later
+├── StoreDamaged         the store holds something that cannot be read; `jobs verify` says so too
 ├── LeaseLost            the worker no longer holds what it works on; its results are void
 ├── Unbalanced           a job's rows, counters and manifest do not add up, so it must not end
 ├── NotFound             raised by a scraper: the site has no such record (a success)
@@ -29,6 +30,7 @@ __all__ = [
     "Failed",
     "LeaseLost",
     "NotFound",
+    "StoreDamaged",
     "StoreUnavailable",
     "SwathError",
     "Unbalanced",
@@ -70,6 +72,10 @@ class Conflict(UserError):
 
 class StoreUnavailable(SwathError):
     """The store cannot answer now (locked, full, gone); nothing was changed."""
+
+
+class StoreDamaged(SwathError):
+    """A row of the store cannot be read: somebody edited it, or the disk did."""
 
 
 class LeaseLost(SwathError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeGuard, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from swath.domain.errors import BadInput
 from swath.kit.scraper import HttpScraper
 
-__all__ = ["ScraperInfo", "first_line", "is_declared", "scraper"]
+__all__ = ["ScraperInfo", "check_declaration", "first_line", "is_declared", "scraper"]
 
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 ScraperClass = TypeVar("ScraperClass", bound=type[HttpScraper])
@@ -40,8 +40,8 @@ def scraper(
 
     `version` goes into every result; raise it when the extraction changes. The docstring serves as description.
     """
-    if not _ID.fullmatch(scraper_id):
-        raise BadInput(f"{scraper_id!r} is no scraper id: small letters, digits, dots, dashes and underscores")
+    given = {"name": name, "description": description}
+    _check(scraper_id, {"version": version} | {what: word for what, word in given.items() if word is not None}, sites)
 
     def declare(cls: ScraperClass) -> ScraperClass:
         cls.id = scraper_id
@@ -57,6 +57,38 @@ def scraper(
 def is_declared(thing: object) -> TypeGuard[type[HttpScraper]]:
     """Whether this class itself, and not one that it inherits from, was declared."""
     return isinstance(thing, type) and issubclass(thing, HttpScraper) and bool(vars(thing).get("id"))
+
+
+def check_declaration(declared: type[HttpScraper] | HttpScraper) -> None:
+    """Raises BadInput when a class, or what its constructor made of it, set something by itself that is no text."""
+    words = {what: getattr(declared, what) for what in ("name", "version", "description")}
+    if declared.base_url is not None:
+        words["base_url"] = declared.base_url
+    _check(declared.id, words, declared.sites)
+
+
+def _check(scraper_id: object, words: Mapping[str, object], sites: object) -> None:
+    """These go into every row of a job, and a row with something else in it could not be read back."""
+    if not _is_text(scraper_id):
+        raise BadInput(f'the scraper id must be text, not {_kind(scraper_id)}: write @scraper("some-id")')
+    if not _ID.fullmatch(scraper_id):
+        raise BadInput(f"{scraper_id!r} is no scraper id: small letters, digits, dots, dashes and underscores")
+    for what, word in words.items():
+        if not _is_text(word):
+            better = word if isinstance(word, (int, float)) else "…"
+            raise BadInput(f'scraper "{scraper_id}": {what} must be text: write {what}="{better}"')
+    if isinstance(sites, str) or not isinstance(sites, Sequence) or not all(map(_is_text, sites)):
+        better = sites if isinstance(sites, str) and _is_text(sites) else "site.example"
+        raise BadInput(f'scraper "{scraper_id}": sites must be a list of text: write sites=["{better}"]')
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Half of a surrogate pair can stand in a str, and nowhere else."""
+    return isinstance(value, str) and value == value.encode("utf-8", "replace").decode()
+
+
+def _kind(value: object) -> str:
+    return "text with half a character" if isinstance(value, str) else type(value).__name__
 
 
 def first_line(docstring: str | None) -> str:

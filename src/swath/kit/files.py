@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from swath.domain.errors import BadInput, UserError
+from swath.kit.author_errors import one_line
 from swath.kit.declare import ScraperInfo, first_line, is_declared
 from swath.kit.scraper import HttpScraper
+from swath.kit.vet import check_class
 
 __all__ = ["declarations", "declares", "files_in", "load_file"]
 
@@ -75,10 +77,12 @@ def load_file(file: Path) -> dict[str, type[HttpScraper]]:
     sys.modules[name] = module  # annotations of the models are looked up there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
+        found = [thing for thing in vars(module).values() if is_declared(thing) and thing.__module__ == name]
+        for cls in found:
+            check_class(cls)
+    except BaseException as error:  # a file that calls sys.exit is a broken file, and must not end a worker
+        sys.modules.pop(name, None)
         raise BadInput(f"{file.name}{_what_is_wrong(file, error)}") from error
-    found = [thing for thing in vars(module).values() if is_declared(thing) and thing.__module__ == name]
     if not found:
         raise BadInput(f'{file.name} declares no scraper; put @scraper("some-id") on a class that extends HttpScraper')
     return {cls.id: cls for cls in found}
@@ -116,9 +120,9 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _what_is_wrong(file: Path, error: Exception) -> str:
+def _what_is_wrong(file: Path, error: BaseException) -> str:
     if isinstance(error, UserError):
-        return f": {error}"
+        return f": {' '.join(str(error).split())}"
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}: {error.msg}"
     line, trace = "", error.__traceback__
@@ -126,4 +130,4 @@ def _what_is_wrong(file: Path, error: Exception) -> str:
         if trace.tb_frame.f_code.co_filename == str(file):
             line = f", line {trace.tb_lineno}"
         trace = trace.tb_next
-    return f"{line}: {type(error).__name__}: {error}"
+    return f"{line}: {one_line(error)}"

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from swath.domain.errors import BadInput, UnknownName
+from swath.kit.author_errors import one_line
 from swath.kit.declare import ScraperInfo, is_declared
 from swath.kit.files import declarations, declares, files_in, load_file
 from swath.kit.scraper import HttpScraper
 from swath.kit.shipped import SHIPPED, Shipped
+from swath.kit.vet import check_class, make
 
 __all__ = ["ENTRY_POINT_GROUP", "Registry", "ScraperInfo"]
 
@@ -41,7 +43,8 @@ class Registry:
         """The scraper of that id, from the file `source` if one is given. Raises UnknownName, or BadInput if broken."""
         key = (scraper_id, source)
         if key not in self._loaded:
-            self._loaded[key] = self._found(scraper_id)() if source is None else _in_file(Path(source), scraper_id)()
+            cls = self._found(scraper_id) if source is None else _in_file(Path(source), scraper_id)
+            self._loaded[key] = make(cls)
         return self._loaded[key]
 
     def resolve(self, reference: str | None) -> tuple[HttpScraper, str | None]:
@@ -58,7 +61,7 @@ class Registry:
         if len(found) > 1:
             raise BadInput(f"{file.name} declares several scrapers ({', '.join(sorted(found))}); a file may hold one")
         ((scraper_id, cls),) = found.items()
-        return self._loaded.setdefault((scraper_id, str(file)), cls()), str(file)
+        return self._loaded.setdefault((scraper_id, str(file)), make(cls)), str(file)
 
     def infos(self) -> list[ScraperInfo]:
         """All that can be found, by id. Nothing is imported, so of packages only what their metadata says."""
@@ -95,12 +98,11 @@ def _imported(target: str, scraper_id: str) -> type[HttpScraper]:
     module_name, _, class_name = target.partition(":")
     try:
         cls: object = getattr(importlib.import_module(module_name), class_name)
-    except Exception as error:
-        raise BadInput(
-            f"scraper {scraper_id!r} ({target}) cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
+    except BaseException as error:  # a package that calls sys.exit is a broken one, and must not end a worker
+        raise BadInput(f"scraper {scraper_id!r} ({target}) cannot be loaded: {one_line(error)}") from error
     if not is_declared(cls) or cls.id != scraper_id:
         raise BadInput(f"{target} is not the scraper {scraper_id!r} that its package says it is")
+    check_class(cls)
     return cls
 
 

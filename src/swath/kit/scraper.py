@@ -6,6 +6,7 @@ The worker calls `parse_input`, then `collect`; pipeline/extract calls `extract`
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -16,7 +17,7 @@ from swath.kit import models
 from swath.kit.author_errors import author_failure
 from swath.kit.pages import Fetched, Pages, named_pages
 from swath.web.page import WebPage
-from swath.web.session import WebSession
+from swath.web.session import WebSession, check_page
 
 __all__ = ["HttpScraper"]
 
@@ -70,12 +71,18 @@ class HttpScraper:
         """
         try:
             fetched = await self.fetch(item, web)
-            for name, page in named_pages(fetched):
-                _keep(web, name, page)
+            if isinstance(fetched, Iterator):
+                fetched = list(fetched)  # a generator is the author's code too
         except SwathError:
             raise
         except Exception as error:
             raise Failed(self.blame(error)) from error
+        try:
+            for name, page in named_pages(fetched):
+                _keep(web, name, page)
+        except (TypeError, ValueError) as error:  # no line of the author's is at hand: fetch has returned
+            message = f"what fetch returned cannot be stored: {error}"
+            raise Failed(Failure.of(FailureKind.INTERNAL, message)) from error
         return Pages(web.pages)
 
     def blame(self, error: Exception) -> Failure:
@@ -84,6 +91,7 @@ class HttpScraper:
 
 
 def _keep(web: WebSession, name: str, page: WebPage) -> None:
+    check_page(page)
     before = web.pages.get(name)
     if before is not None and before.page is not page.page:
         raise ValueError(f"two pages are named {name!r}; give one of them another name")

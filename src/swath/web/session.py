@@ -26,7 +26,7 @@ from swath.web.page import DEFAULT_NAME, WebPage
 from swath.web.redirects import MOST_REDIRECTS, next_request
 from swath.web.transport import Headers, Request, Response, Transport
 
-__all__ = ["WebSession"]
+__all__ = ["WebSession", "check_page"]
 
 _DEFAULT_HEADERS: Final = {
     "User-Agent": "Mozilla/5.0 (compatible; swath)",
@@ -34,6 +34,7 @@ _DEFAULT_HEADERS: Final = {
     "Accept-Language": "en-US,en;q=0.9",
     "Accept-Encoding": ACCEPTED_ENCODINGS,
 }
+_PAGE_FIELDS: Final = {"url": str, "status": int, "body": bytes, "content_type": str, "charset": str, "fetched_at": float}
 
 
 class WebSession:
@@ -73,6 +74,8 @@ class WebSession:
 
     def keep(self, page: WebPage, name: str = DEFAULT_NAME) -> WebPage:
         """Stores a page under a name, in the place of one that was kept under it before."""
+        check_page(page)
+        _check_name(name, "page")
         kept = self.pages[name] = page.named(name)
         return kept
 
@@ -114,6 +117,7 @@ class WebSession:
 
         Raises Failed layout_changed when a `content_type` is asked for and something else comes: an error page, say.
         """
+        _check_name(filename, "download")
         page = await self._page(self._request("GET", resolve(url, self._base_url), headers), None, ())
         if content_type is not None and page.page.content_type != content_type:
             message = f"{shown(page.url)} is {page.page.content_type}, not {content_type}"
@@ -142,6 +146,8 @@ class WebSession:
         )
 
     async def _page(self, request: Request, name: str | None, expect_status: Collection[int]) -> WebPage:
+        if name is not None:
+            _check_name(name, "page")
         response = await self._follow(request)
         if response.status not in expect_status:
             failure = classify_status(response, self._clock.now())
@@ -150,7 +156,7 @@ class WebSession:
         content_type = response.header("content-type")
         page = WebPage(
             Page(
-                name=name or DEFAULT_NAME,
+                name=DEFAULT_NAME if name is None else name,
                 url=response.url,
                 status=response.status,
                 body=response.body,
@@ -186,6 +192,29 @@ class WebSession:
         if set_cookies:
             self._cookies.store(request.url, set_cookies, self._clock.now())
         return response
+
+
+def check_page(page: object) -> None:
+    """Raises TypeError or ValueError for what cannot be stored as a page: authors make pages themselves, too."""
+    if not isinstance(page, WebPage):
+        raise TypeError(f"pages must be WebPage, not {type(page).__name__}")
+    stored = page.page
+    _check_name(stored.name, "page")
+    for what, kind in _PAGE_FIELDS.items():
+        value = getattr(stored, what)
+        if not isinstance(value, (kind, int) if kind is float else kind) or isinstance(value, bool):
+            raise TypeError(f"the {what} of a page must be {kind.__name__}, not {type(value).__name__}")
+        if isinstance(value, str):
+            value.encode()  # half of a surrogate pair raises UnicodeEncodeError, which is a ValueError
+
+
+def _check_name(name: object, what: str) -> None:
+    """Names become names of files; told before anything is sent, with the author's line in the trace."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} names must be text, not {type(name).__name__}")
+    if not name:
+        raise ValueError(f"{what} names must not be empty")
+    name.encode()
 
 
 def _with_cookies(headers: Headers, cookies: str) -> Headers:

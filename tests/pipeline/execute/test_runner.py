@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
-from swath import HttpScraper, WebPage, WebSession, scraper
+from swath import HttpScraper, WebPage, WebSession
+from swath import scraper as declare
 from swath.domain.attempt import Ended, HandedBack
+from swath.domain.errors import LeaseLost
 from swath.domain.job import Job
 from swath.domain.lease import Directive, Lease, LeasedItem
 from swath.domain.policy import ExecutionPolicy
@@ -40,7 +42,7 @@ class Site:
         pass
 
 
-@scraper("twice", version="1")
+@declare("twice", version="1")
 class Twice(HttpScraper):
     """Two requests for every item."""
 
@@ -59,7 +61,13 @@ def site(clock: FakeClock) -> Site:
     return Site(clock)
 
 
-def runner_of(site: Site, items: int = 1, slots: int = 1, policy: dict[str, object] | None = None) -> LeaseRunner:
+def runner_of(
+    site: Site,
+    items: int = 1,
+    slots: int = 1,
+    policy: dict[str, object] | None = None,
+    scraper: HttpScraper | None = None,
+) -> LeaseRunner:
     job = Job(job_id="j", scraper_id="twice", policy=ExecutionPolicy.model_validate(policy or {}))
     lease = Lease(
         fence=1,
@@ -70,7 +78,7 @@ def runner_of(site: Site, items: int = 1, slots: int = 1, policy: dict[str, obje
         target=slots,
         lease_seconds=LEASE_SECONDS,
     )
-    bench = Bench(job, Twice(), site, site.clock, "w")
+    bench = Bench(job, scraper or Twice(), site, site.clock, "w")
     job_slots = JobSlots(slots, slots, lambda: 1_000)
     runner = LeaseRunner(lease, bench, site.clock.boot() + LEASE_SECONDS, job_slots, lambda: None)
     job_slots.users.add(runner)
@@ -172,3 +180,21 @@ async def test_a_lost_lease_forgets_everything_and_writes_nothing(site: Site) ->
     assert runner.drained
     assert runner.slots.running == 0
     assert await outcomes(runner) == []
+
+
+class Pretender(Twice):
+    """Raises what only we may raise."""
+
+    async def fetch(self, item: object, web: WebSession) -> WebPage:
+        raise LeaseLost("not really")
+
+
+@pytest.mark.req("S6", "W3")
+async def test_a_scraper_that_says_that_the_lease_is_lost_only_fails_its_item(site: Site) -> None:
+    runner = runner_of(site, scraper=Pretender())
+    runner.start_ready()
+    await settled()
+    (outcome,) = await outcomes(runner)
+    assert isinstance(outcome.end, Ended)
+    assert outcome.end.failure is not None
+    assert outcome.end.failure.kind == "internal"

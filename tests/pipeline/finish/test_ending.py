@@ -149,6 +149,27 @@ async def test_a_manifest_that_lacks_an_item_is_not_accepted(
     assert (await store.status("job")).state is JobState.RUNNING
 
 
+@pytest.mark.req("R4", "J4")
+async def test_a_job_that_does_not_add_up_never_stands_in_the_way_of_others(
+    storage: FolderResults, clock: FakeClock
+) -> None:
+    store = MemoryStore(clock)
+    await run(store, storage, IDS)
+    await run(store, storage, IDS, job_id="second")
+    store._shelves.jobs["job"].ended[ItemState.SUCCESS] += 1
+    store._shelves.jobs["job"].ended[ItemState.FAILED] -= 1
+    one = finisher(store, storage, clock)
+    with pytest.raises(Unbalanced):
+        await one.run_once()
+    status = await one.run_once()
+    assert status is not None
+    assert status.job.job_id == "second"
+    assert await one.run_once() is None
+    clock.advance(60)
+    with pytest.raises(Unbalanced):  # it is tried again, later and later
+        await one.run_once()
+
+
 @pytest.mark.req("R4")
 async def test_failure_kinds_must_add_up_too(storage: FolderResults, clock: FakeClock) -> None:
     store = MemoryStore(clock)

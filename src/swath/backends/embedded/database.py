@@ -14,8 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+import msgspec
+import pydantic
+
 from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION
-from swath.domain.errors import StoreUnavailable, SwathError, UserError
+from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
 
 __all__ = ["Database", "boot_id"]
 
@@ -78,6 +81,8 @@ class Database:
                 raise
         except sqlite3.Error as error:
             raise _translated(error, self.path) from error
+        except (msgspec.MsgspecError, pydantic.ValidationError) as error:
+            raise StoreDamaged(f"the store {self.path} holds a row that cannot be read: {error}") from error
         return answer
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from swath.backends.embedded.schema import STATE_CODES, STATE_NAMES
 from swath.domain.attempt import Attempt, Ended, Tries
-from swath.domain.errors import UnknownName
+from swath.domain.errors import StoreDamaged, UnknownName
 from swath.domain.item import ItemRecord
 from swath.domain.job import Counts, Job, JobStatus
 from swath.domain.policy import ExecutionPolicy
@@ -110,7 +110,7 @@ def _status(db: sqlite3.Connection, row: sqlite3.Row) -> JobStatus:
     failures = dict(db.execute("SELECT kind, items FROM failures WHERE job_no = ? ORDER BY kind", (job_no,)))
     return JobStatus(
         job=decode_job(row["spec"]),
-        state=JobState(row["state"]),
+        state=_job_state(row["state"]),
         generation=row["generation"],
         counts=counts,
         failures=failures,
@@ -121,6 +121,20 @@ def _status(db: sqlite3.Connection, row: sqlite3.Row) -> JobStatus:
         cancelling=bool(row["cancelling"]),
         manifest=None if row["manifest"] is None else msgspec.json.decode(row["manifest"]),
     )
+
+
+def _job_state(name: str) -> JobState:
+    try:
+        return JobState(name)
+    except ValueError:
+        raise StoreDamaged(f"the store holds a job in no known state: {name!r}") from None
+
+
+def _item_state(code: int) -> ItemState:
+    try:
+        return STATE_NAMES[code]
+    except KeyError:
+        raise StoreDamaged(f"the store holds an item in no known state: {code!r}") from None
 
 
 def jobs(db: sqlite3.Connection, after: str | None, limit: int) -> list[JobStatus]:
@@ -165,7 +179,7 @@ def _records(db: sqlite3.Connection, job_no: int, rows: list[Row], boot_to_now: 
     records = []
     for seq, item_id, input_, state, fence, progress, due, ended in rows:
         if ended is not None:
-            records.append(_ended_record(seq, item_id, input_, STATE_NAMES[state], fence, ended))
+            records.append(_ended_record(seq, item_id, input_, _item_state(state), fence, ended))
             continue
         known = Progress() if progress is None else _progress_decoder.decode(progress)
         records.append(
@@ -173,7 +187,7 @@ def _records(db: sqlite3.Connection, job_no: int, rows: list[Row], boot_to_now: 
                 seq=seq,
                 item_id=item_id,
                 input=msgspec.json.decode(input_),
-                state=active.get(seq, STATE_NAMES[state]),
+                state=active.get(seq, _item_state(state)),
                 fence=fence,
                 attempts=known.attempts,
                 tries=known.tries,

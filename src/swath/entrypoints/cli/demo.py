@@ -39,7 +39,7 @@ def demo(parcels: int, concurrency: int) -> int:
 
 async def _demo(settings: Settings, parcels: int, concurrency: int) -> ExitCode:
     stop = asyncio.Event()
-    stop_on_signals(stop, "stopping the demo")
+    stop_on_signals(stop, "stopping the demo", settings.grace_seconds)
     job_id = f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
     items = await asyncio.to_thread(_write_parcels, settings.data / "demo" / f"{job_id}.csv", parcels)
     troubles = Switches(latency_ms=20, latency_jitter_ms=20, failure_rate=0.005, rate_429=0.0025, seed=1)

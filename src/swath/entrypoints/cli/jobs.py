@@ -9,13 +9,15 @@ import click
 import msgspec
 
 from swath.bootstrap import make_registry, open_services
-from swath.domain.job import JobStatus
+from swath.domain.errors import StoreDamaged
+from swath.domain.job import Counts, JobStatus
+from swath.domain.transitions import JobState
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.intake import Order, job_options, take_in
 from swath.entrypoints.cli.output import command, describe, print_json, print_table, span
 from swath.entrypoints.cli.progress import watching
 from swath.entrypoints.cli.session import begin, run_async
-from swath.pipeline.finish.verify import VerifyReport, verify
+from swath.pipeline.finish.verify import Problem, ProblemCode, VerifyReport, verify
 from swath.settings import Settings
 
 __all__ = ["jobs"]
@@ -101,7 +103,10 @@ async def _status(settings: Settings, job_id: str) -> tuple[JobStatus, str]:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify_(job_id: str, as_json: bool) -> int:
     """Check that store, counters, manifest and artifacts agree. Exits 8 and lists what does not."""
-    report = run_async(_verify(begin(), job_id))
+    try:
+        report = run_async(_verify(begin(), job_id))
+    except StoreDamaged as damage:
+        report = _damaged(job_id, damage)
     if as_json:
         print_json(_report_json(report))
     else:
@@ -112,6 +117,21 @@ def verify_(job_id: str, as_json: bool) -> int:
 async def _verify(settings: Settings, job_id: str) -> VerifyReport:
     async with open_services(settings) as services:
         return await verify(services.store, services.storage, job_id)
+
+
+def _damaged(job_id: str, damage: StoreDamaged) -> VerifyReport:
+    """What can be said when the rows themselves cannot be read."""
+    code = ProblemCode.STORE_DAMAGED
+    return VerifyReport(
+        job_id=job_id,
+        state=JobState.FAILED,
+        counts=Counts(),
+        artifacts=0,
+        bytes=0,
+        unpublished=0,
+        problems=(Problem(code, job_id, str(damage)),),
+        found={code.value: 1},
+    )
 
 
 def _report_json(report: VerifyReport) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def run(order: Order) -> int:
 
 async def _run(settings: Settings, order: Order) -> ExitCode:
     stop = asyncio.Event()
-    stop_on_signals(stop, f"stopping; what runs has {settings.grace_seconds:g} s to finish")
+    stop_on_signals(stop, f"stopping; what runs has {settings.grace_seconds:g} s to finish", settings.grace_seconds)
     registry = make_registry(settings)
     async with open_services(settings) as services:
         async with watching(quiet=order.quiet or order.as_json) as display:

@@ -7,7 +7,9 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Coroutine
+from types import FrameType
 from typing import Any, TypeVar
 
 import click
@@ -20,6 +22,7 @@ __all__ = ["begin", "run_async", "stop_on_signals"]
 T = TypeVar("T")
 
 LEAVE_SECONDS = 2.0
+LAST_RESORT_SECONDS = 10.0
 
 
 def begin() -> Settings:
@@ -63,16 +66,29 @@ async def _tasks_that_go_on() -> set[asyncio.Task[Any]]:
     return (await asyncio.wait(others, timeout=LEAVE_SECONDS))[1] if others else set()
 
 
-def stop_on_signals(stop: asyncio.Event, notice: str) -> None:
-    """The first SIGINT or SIGTERM asks to stop; a second one does not wait."""
+def stop_on_signals(stop: asyncio.Event, notice: str, grace_seconds: float) -> None:
+    """The first SIGINT or SIGTERM asks to stop; a second one does not wait.
 
-    def heard() -> None:
-        if stop.is_set():
-            click.echo("swath: stopped at once", err=True)
-            os._exit(ExitCode.INTERRUPTED)
-        click.echo(f"\nswath: {notice}", err=True)
-        stop.set()
-
+    Handlers of the loop's own would not run while a scraper keeps the loop busy, so these are plain ones, and a thread
+    sees to it that a loop which never comes back costs no more than the grace period and a margin.
+    """
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, heard)
+    heard = threading.Event()
+
+    def leave() -> None:
+        click.echo("swath: stopped at once; what it held is taken up by others or by the next run", err=True)
+        os._exit(ExitCode.INTERRUPTED)
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if heard.is_set():
+            leave()
+        heard.set()
+        click.echo(f"\nswath: {notice}", err=True)
+        last_resort = threading.Timer(grace_seconds + LAST_RESORT_SECONDS, leave)
+        last_resort.daemon = True
+        last_resort.start()
+        loop.call_soon_threadsafe(stop.set)
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, on_signal)

@@ -25,7 +25,7 @@ def worker(job_id: str | None) -> None:
 
 async def _work(settings: Settings, job_id: str | None) -> None:
     stop = asyncio.Event()
-    stop_on_signals(stop, f"stopping; what runs has {settings.grace_seconds:g} s to finish")
+    stop_on_signals(stop, f"stopping; what runs has {settings.grace_seconds:g} s to finish", settings.grace_seconds)
     async with open_services(settings) as services:
         if job_id is not None:
             await services.store.status(job_id)  # an unknown name is said at once

@@ -44,6 +44,9 @@ class RowChecker:
         self._open = model.model_config.get("extra") == "allow" or not self._fields
         self._only = next(iter(self._keys)) if len(self._keys) == 1 and not self._open else None
         self._renames = [(column, self._target(field, column)) for field, column in (mapping or {}).items()]
+        # Somebody who speaks of such a column means a column, so the row is flat whatever else it has.
+        spoken_of = {id_column, *(mapping or {}).values(), *self._keys}
+        self._wraps = _WRAPPED.isdisjoint(spoken_of)
         self._droppable = tuple(
             key
             for name, keys in self._fields.items()
@@ -92,19 +95,30 @@ class RowChecker:
                 if "" in data.values():
                     data = self._without_empty(data)
             elif len(data) <= 2 and data.keys() <= _WRAPPED and "input" not in self._keys:
-                data, item_id = _unwrapped(data)
+                data, item_id = self._unwrapped(data)
+            elif self._wraps and data.keys() >= _WRAPPED:
+                raise _BadRowError(_overfull(data))
             if self._id_column is not None:
                 item_id = _given_id(data.get(self._id_column), f"column {self._id_column!r}")
             if self._renames:
                 self._rename(data)
-            self._validate(data)
-            return Item(row.number, item_id or self._derive(data), data)
+            checked = self._validate(data)
+            return Item(row.number, item_id or self._derive(self._stripped(data, checked)), data)
         except ValidationError as error:
             return BadRow(row.number, row.line, describe_validation(error, self._model))
         except _BadRowError as error:
             return BadRow(row.number, row.line, str(error))
         except Exception as error:  # noqa: BLE001 whatever a scraper's own validator raises is about this row
             return BadRow(row.number, row.line, f"the scraper's input model raised {shown(error)}")
+
+    def _unwrapped(self, data: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        """Takes `{"item_id": …, "input": {…}}` apart; an object with one of the two may be the input itself."""
+        inner = data.get("input")
+        if not isinstance(inner, dict):
+            if self._wraps and len(data) == len(_WRAPPED):
+                raise _BadRowError(f"input: must be an object beside an item_id (is {shown(inner)})")
+            return data, None
+        return dict(inner), _given_id(data["item_id"], "item_id") if "item_id" in data else None
 
     def _without_empty(self, data: dict[str, Any]) -> dict[str, Any]:
         kept = dict(data)
@@ -119,6 +133,24 @@ class RowChecker:
                 if field in data:
                     raise _BadRowError(f"has both {column!r} and {field!r}, and --map makes one of the other")
                 data[field] = data.pop(column)
+
+    def _stripped(self, data: dict[str, Any], checked: Any) -> dict[str, Any]:
+        """Without the white space around values that the model takes off: inputs that are equal to it share an id."""
+        for key in self._keys:
+            value = data.get(key)
+            if type(value) is str and (bare := value.strip()) != value:
+                other = {**data, key: bare}
+                if self._is_same(checked, other):
+                    data = other
+        return data
+
+    def _is_same(self, checked: Any, data: dict[str, Any]) -> bool:
+        """By the fields that were given: a default may be the time of day, and differ every time."""
+        try:
+            other = self._validate(data)
+            return all(getattr(other, name) == getattr(checked, name) for name in checked.model_fields_set)
+        except Exception:  # noqa: BLE001 a model that refuses the bare value tells it from the other
+            return False
 
     def _derive(self, data: dict[str, Any]) -> str:
         if self._only is not None:  # the common model of one field, without building dicts
@@ -135,12 +167,9 @@ class _BadRowError(ValueError):
     """What is wrong with a row besides what the model says."""
 
 
-def _unwrapped(data: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """Takes `{"item_id": …, "input": {…}}` apart; any other object is the input itself."""
-    inner = data.get("input")
-    if not isinstance(inner, dict):
-        return data, None
-    return dict(inner), _given_id(data["item_id"], "item_id") if "item_id" in data else None
+def _overfull(data: Mapping[str, Any]) -> str:
+    others = [name for name in data if name not in _WRAPPED]
+    return f"has item_id and input, and {listed(others)} beside them; put every field into input, or leave input out"
 
 
 def _given_id(value: object, what: str) -> str:

@@ -27,6 +27,7 @@ _log = logging.getLogger("swath.worker")
 
 SHORTEST_IDLE_SECONDS = 0.02
 LONGEST_IDLE_SECONDS = 0.5
+STUCK_SECONDS = 30.0
 INTERRUPT_SECONDS = 5.0  # for the last commit, when what outlasted the grace period goes back
 
 
@@ -42,6 +43,7 @@ class Worker:
         self._changed = asyncio.Event()
         self._lease_ended = asyncio.Event()
         self._cannot_run: set[str] = set()
+        self._ticked_at = parts.clock.boot()
         self._rescuer = Rescuer(parts.book, parts.storage, options.worker_id)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -51,7 +53,7 @@ class Worker:
             self._parts.book,
             self._parts.clock,
             self._options.worker_id,
-            lambda: list(self._runners),
+            self._to_renew,
             lambda answers, asked_at: self._heard(loop, answers, asked_at),
         )
         heartbeat.start(self._options.heartbeat_seconds)
@@ -78,6 +80,7 @@ class Worker:
         idle = SHORTEST_IDLE_SECONDS
         while not stop.is_set():
             self._changed.clear()
+            self._ticked_at = self._parts.clock.boot()
             for runner in list(self._runners.values()):
                 runner.start_ready()  # another lease may have left slots free
             asked_at = self._parts.clock.boot()
@@ -147,6 +150,18 @@ class Worker:
             self._lease_ended.set()
 
     # -- keeping -------------------------------------------------------------------------------------------------------
+
+    def _to_renew(self) -> list[int]:
+        """All our leases, but none when our own event loop stands still for longer than an item may take.
+
+        Runs in the heartbeat's thread. A scraper that never gives the loop back would else hold its items for ever.
+        """
+        runners = list(self._runners.values())
+        longest = max((runner.lease.job.policy.timeouts.item_seconds for runner in runners), default=0.0)
+        if self._parts.clock.boot() - self._ticked_at > longest + STUCK_SECONDS:
+            _log.error("the event loop stands still; its leases are left to others")
+            return []
+        return [runner.lease.fence for runner in runners]
 
     def _heard(self, loop: asyncio.AbstractEventLoop, answers: Mapping[int, Directive], asked_at: float) -> None:
         """Runs in the heartbeat's thread: only the deadline may be touched there."""

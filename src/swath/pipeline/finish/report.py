@@ -22,6 +22,7 @@ LISTED_PER_CODE: Final = 1_000
 class ProblemCode(StrEnum):
     """Stable names for programs that read a report."""
 
+    STORE_DAMAGED = "store_damaged"  # a row of the store cannot be read, so nothing else was checked
     COUNTER_WRONG = "counter_wrong"  # a counter of the store is not what its rows add up to
     ITEM_OPEN = "item_open"  # the job has ended and the item has not
     ARTIFACT_MISSING = "artifact_missing"

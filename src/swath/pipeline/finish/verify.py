@@ -30,7 +30,8 @@ _DERIVED: Final = {"pending", "queued", "in_progress"}  # how far a lease is; no
 
 
 async def verify(store: JobStore, storage: ResultStorage, job_id: str) -> VerifyReport:
-    """Checks one job in bounded memory. Raises UnknownName when there is no such job."""
+    """Checks one job in bounded memory. Raises UnknownName when there is no such job, StoreDamaged when its rows cannot
+    be read at all."""
     status = await store.status(job_id)
     check = _Verification(status, store, storage)
     if status.state.terminal:

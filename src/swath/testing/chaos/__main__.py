@@ -80,6 +80,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that processes are ended on the way out
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
+    if options.folder:
+        options.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="swath-chaos-", dir=options.folder))
     findings = Findings()
     began = time.monotonic()

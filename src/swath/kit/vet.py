@@ -1,0 +1,50 @@
+"""Looks a scraper class over when it is loaded, and makes the one instance of it.
+
+Comes after files.py and the import of a package, before the registry hands a scraper out. What is wrong with a class is
+wrong for every item, so it is told once, as BadInput, before a job begins.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from swath.domain.errors import BadInput
+from swath.kit import models
+from swath.kit.author_errors import one_line
+from swath.kit.declare import check_declaration
+from swath.kit.scraper import HttpScraper
+
+__all__ = ["check_class", "make"]
+
+
+def check_class(cls: type[HttpScraper]) -> None:
+    """Raises BadInput when no item could be scraped with this class."""
+    check_declaration(cls)
+    _check_model(cls, "Input", models.Input)
+    _check_model(cls, "Output", models.Output)
+    for method in ("fetch", "extract", "validate_result"):
+        if not callable(getattr(cls, method)):
+            raise BadInput(f'scraper "{cls.id}": {method} must be a method')
+    for method in ("extract", "validate_result"):
+        function = getattr(cls, method)
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise BadInput(f'scraper "{cls.id}": {method} must not be async: write def {method}(self, …)')
+
+
+def make(cls: type[HttpScraper]) -> HttpScraper:
+    """The instance that serves all items. Raises BadInput when the class cannot be made without arguments."""
+    try:
+        made: object = cls()
+    except BaseException as error:  # the constructor is an author's code, and sys.exit in it must not end a worker
+        raise BadInput(f'scraper "{cls.id}" cannot be made: {one_line(error)}') from error
+    if not isinstance(made, HttpScraper):
+        raise BadInput(f'scraper "{cls.id}" cannot be made: its class makes {type(made).__name__}')
+    check_declaration(made)
+    return made
+
+
+def _check_model(cls: type[HttpScraper], which: str, ours: type[models.Input | models.Output]) -> None:
+    model: object = getattr(cls, which)
+    if not (isinstance(model, type) and issubclass(model, ours)):
+        found = model.__name__ if isinstance(model, type) else type(model).__name__
+        raise BadInput(f'scraper "{cls.id}": {which} must be a model, not {found}: write class {which}(swath.{which})')
