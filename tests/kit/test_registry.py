@@ -259,3 +259,96 @@ def test_who_names_no_scraper_gets_the_default_or_is_told_how_to_set_one() -> No
     assert (scraper.id, source) == ("example-mock", None)
     with pytest.raises(BadInput, match="SWATH_DEFAULT_SCRAPER"):
         Registry().resolve(None)
+
+
+DECLARED = """\
+import sys
+from pydantic import BaseModel
+from swath import HttpScraper, scraper
+
+@scraper("own")
+class Own(HttpScraper):
+    {body}
+"""
+
+
+@pytest.mark.req("K1")
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("Input = dict", 'scraper "own": Input must be a model, not dict: write class Input(swath.Input)'),
+        ("Input = BaseModel", 'scraper "own": Input must be a model, not BaseModel'),
+        ("Output = {}", 'scraper "own": Output must be a model, not dict'),
+        ("async def extract(self, pages): return {}", 'scraper "own": extract must not be async: write def extract'),
+        ("async def extract(self, pages): yield {}", 'scraper "own": extract must not be async'),
+        ("async def validate_result(self, record): pass", 'scraper "own": validate_result must not be async'),
+        ("extract = None", 'scraper "own": extract must be a method'),
+        ("base_url = 5", 'scraper "own": base_url must be text: write base_url="5"'),
+        ("def __init__(self, key): pass", 'scraper "own" cannot be made: TypeError: Own.__init__() missing 1'),
+        ("def __init__(self): raise ValueError('a\\nb')", 'scraper "own" cannot be made: ValueError: a b'),
+        ("def __init__(self): sys.exit()", 'scraper "own" cannot be made: SystemExit'),
+        ("def __init__(self): self.version = 2", 'scraper "own": version must be text: write version="2"'),
+        ("def __new__(cls): return 5", 'scraper "own" cannot be made: its class makes int'),
+    ],
+)
+def test_a_class_that_no_item_could_be_scraped_with_is_refused_when_it_is_loaded(
+    tmp_path: Path, body: str, told: str
+) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(DECLARED.format(body=body))
+    for ask in (
+        lambda: Registry().resolve(str(file)),
+        lambda: Registry().get("own", str(file)),
+        lambda: Registry([tmp_path]).get("own"),
+    ):
+        with pytest.raises(BadInput) as raised:
+            ask()
+        assert str(raised.value).removeprefix("own.py: ").startswith(told)
+        assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("id, version = 'own', 2", 'own.py: scraper "own": version must be text: write version="2"'),
+        ("id, sites = 'own', 'a.example'", 'own.py: scraper "own": sites must be a list of text'),
+        ("id = 5", "own.py: the scraper id must be text, not int"),
+        ("id = ['own']", "own.py: the scraper id must be text, not list"),
+        ("id = 'Own Id'", "own.py: 'Own Id' is no scraper id"),
+    ],
+)
+def test_a_class_that_declares_itself_is_checked_too(tmp_path: Path, body: str, told: str) -> None:
+    (tmp_path / "own.py").write_text(f"from swath import HttpScraper\nclass Own(HttpScraper):\n    {body}\n")
+    with pytest.raises(BadInput) as raised:
+        Registry().resolve(str(tmp_path / "own.py"))
+    assert str(raised.value).startswith(told)
+
+
+ENDINGS = {
+    "import sys\nsys.exit(3)": "SystemExit: 3",
+    "raise KeyboardInterrupt": "KeyboardInterrupt",
+    "class Odd(BaseException): pass\nraise Odd('a\\nb')": "Odd: a b",
+    "class Mute(Exception):\n    def __str__(self): raise ValueError\nraise Mute": "Mute",
+}
+
+
+@pytest.mark.req("K1")
+@pytest.mark.parametrize("source", ENDINGS)
+def test_a_file_or_a_package_that_ends_the_process_is_one_line(tmp_path: Path, packages: Path, source: str) -> None:
+    file = tmp_path / "ends.py"
+    file.write_text(source)
+    with pytest.raises(BadInput) as raised:
+        Registry().resolve(str(file))
+    assert str(raised.value) == f"ends.py, line {len(source.splitlines())}: {ENDINGS[source]}"
+    (packages / "many_counties" / "c5.py").write_text(source)
+    with pytest.raises(BadInput) as raised:
+        Registry().get("pack-5")
+    assert str(raised.value) == f"scraper 'pack-5' (many_counties.c5:Some) cannot be loaded: {ENDINGS[source]}"
+
+
+def test_a_class_of_a_package_is_checked_too(packages: Path) -> None:
+    (packages / "many_counties" / "c6.py").write_text(
+        "from swath import HttpScraper\nclass Some(HttpScraper):\n    id, version = 'pack-6', 6\n"
+    )
+    with pytest.raises(BadInput, match='scraper "pack-6": version must be text: write version="6"'):
+        Registry().get("pack-6")

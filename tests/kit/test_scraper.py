@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,3 +174,100 @@ def test_a_missing_page_says_which_there_are() -> None:
         _ = pages.main
     assert "html" not in pages
     assert len(pages) == 2
+
+
+@pytest.mark.req("K3")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"version": 2}, 'scraper "x": version must be text: write version="2"'),
+        ({"version": None}, 'scraper "x": version must be text: write version="…"'),
+        ({"version": "\ud800"}, 'scraper "x": version must be text'),
+        ({"name": 7}, 'scraper "x": name must be text: write name="7"'),
+        ({"description": ["a"]}, 'scraper "x": description must be text: write description="…"'),
+        ({"sites": "a.example"}, 'scraper "x": sites must be a list of text: write sites=["a.example"]'),
+        ({"sites": ["a.example", 5]}, 'scraper "x": sites must be a list of text'),
+        ({"sites": 5}, 'scraper "x": sites must be a list of text'),
+        ({"scraper_id": 5}, 'the scraper id must be text, not int: write @scraper("some-id")'),
+        ({"scraper_id": HttpScraper}, "the scraper id must be text, not type"),
+    ],
+)
+def test_a_declaration_that_is_not_text_is_refused(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        scraper(**{"scraper_id": "x", **arguments})
+    assert str(raised.value).startswith(told)
+
+
+class Node(str):
+    """What parsers hand out as text; it is a str, and yet it cannot be written."""
+
+    __slots__ = ()
+
+
+def own_page(**fields: Any) -> WebPage:
+    return WebPage(Page(**{"name": "html", "url": A, "status": 200, "body": b"", **fields}))
+
+
+@pytest.mark.req("K1", "K2")
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        ({2024: own_page()}, "page names must be text, not int"),
+        ({"": own_page()}, "page names must not be empty"),
+        ({Node("a"): own_page()}, "page names must be text, not Node"),
+        ({"\ud800": own_page()}, "cannot be stored"),
+        ({"a": "<html>"}, "pages must be WebPage, not str"),
+        ("<html>", "pages must be WebPage, not str"),
+        ([own_page(), own_page(name=5)], "page names must be text, not int"),
+        (own_page(name=""), "page names must not be empty"),
+        (own_page(body="<html>"), "the body of a page must be bytes, not str"),
+        (own_page(status="200"), "the status of a page must be int, not str"),
+        (own_page(url=None), "the url of a page must be str, not NoneType"),
+        (own_page(fetched_at="now"), "the fetched_at of a page must be float, not str"),
+        (5, "cannot be stored: 'int' object is not iterable"),
+    ],
+)
+async def test_what_cannot_be_stored_is_a_failure_and_is_not_kept(returned: Any, told: str) -> None:
+    web, _ = session({})
+
+    async def fetch(web: WebSession) -> Any:
+        return returned
+
+    with pytest.raises(Failed) as raised:
+        await Author(fetch).collect(Input(), web)
+    assert raised.value.failure.kind == FailureKind.INTERNAL
+    assert told in raised.value.failure.message
+    assert all(type(name) is str and name and type(page.body) is bytes for name, page in web.kept.items())
+
+
+@pytest.mark.req("K1", "K2")
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda web: web.get(A, name=5), "TypeError: page names must be text, not int"),
+        (lambda web: web.post(A, name=""), "ValueError: page names must not be empty"),
+        (lambda web: web.download(A, Path("bill.pdf")), "TypeError: download names must be text, not PosixPath"),
+        (lambda web: web.download(A, ""), "ValueError: download names must not be empty"),
+        (lambda web: web.keep(own_page(), 5), "TypeError: page names must be text, not int"),
+        (lambda web: web.keep(own_page(body="x"), "a"), "TypeError: the body of a page must be bytes, not str"),
+    ],
+)
+async def test_a_wrong_name_is_the_authors_mistake_with_its_line(ask: Any, told: str) -> None:
+    web, transport = session({A: answer(A)})
+
+    async def fetch(web: WebSession) -> Any:
+        return await ask(web)
+
+    with pytest.raises(Failed) as raised:
+        await Author(fetch).collect(Input(), web)
+    assert raised.value.failure.kind == FailureKind.INTERNAL
+    assert raised.value.failure.message.startswith(f"{told} (test_scraper.py, line ")
+    assert (web.kept, web.downloads, transport.requests) == ({}, [], [])
+
+
+async def test_a_bug_in_a_generator_of_pages_has_its_line_too() -> None:
+    async def fetch(web: WebSession) -> Any:
+        return (int(year) for year in ["next"])
+
+    with pytest.raises(Failed, match=r"ValueError: invalid literal .* \(test_scraper\.py, line \d+\)"):
+        await collected(fetch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import Final, TypeGuard, TypeVar
 
 import msgspec
@@ -83,12 +84,14 @@ def _check(scraper_id: object, words: Mapping[str, object], sites: object) -> No
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    """Half of a surrogate pair can stand in a str, and nowhere else."""
-    return isinstance(value, str) and value == value.encode("utf-8", "replace").decode()
+    """Text that can be written: not half of a surrogate pair, and no kind of str but the members of an enum."""
+    if not isinstance(value, str) or not (type(value) is str or isinstance(value, Enum)):
+        return False
+    return value == value.encode("utf-8", "replace").decode()
 
 
 def _kind(value: object) -> str:
-    return "text with half a character" if isinstance(value, str) else type(value).__name__
+    return "this" if type(value) is str else type(value).__name__
 
 
 def first_line(docstring: str | None) -> str:

@@ -6,7 +6,8 @@ Comes after the worker, which makes it; before the transport. Follows redirects 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
@@ -34,7 +35,14 @@ _DEFAULT_HEADERS: Final = {
     "Accept-Language": "en-US,en;q=0.9",
     "Accept-Encoding": ACCEPTED_ENCODINGS,
 }
-_PAGE_FIELDS: Final = {"url": str, "status": int, "body": bytes, "content_type": str, "charset": str, "fetched_at": float}
+_PAGE_FIELDS: Final = {
+    "url": str,
+    "status": int,
+    "body": bytes,
+    "content_type": str,
+    "charset": str,
+    "fetched_at": float,
+}
 
 
 class WebSession:
@@ -146,8 +154,7 @@ class WebSession:
         )
 
     async def _page(self, request: Request, name: str | None, expect_status: Collection[int]) -> WebPage:
-        if name is not None:
-            _check_name(name, "page")
+        _check_name(DEFAULT_NAME if name is None else name, "page")
         response = await self._follow(request)
         if response.status not in expect_status:
             failure = classify_status(response, self._clock.now())
@@ -198,23 +205,28 @@ def check_page(page: object) -> None:
     """Raises TypeError or ValueError for what cannot be stored as a page: authors make pages themselves, too."""
     if not isinstance(page, WebPage):
         raise TypeError(f"pages must be WebPage, not {type(page).__name__}")
-    stored = page.page
-    _check_name(stored.name, "page")
+    _check_name(page.name, "page")
     for what, kind in _PAGE_FIELDS.items():
-        value = getattr(stored, what)
-        if not isinstance(value, (kind, int) if kind is float else kind) or isinstance(value, bool):
+        value = getattr(page.page, what)
+        fits = _is_text(value) if kind is str else isinstance(value, (kind, int) if kind is float else kind)
+        if not fits or isinstance(value, bool):
             raise TypeError(f"the {what} of a page must be {kind.__name__}, not {type(value).__name__}")
-        if isinstance(value, str):
+        if kind is str:
             value.encode()  # half of a surrogate pair raises UnicodeEncodeError, which is a ValueError
 
 
 def _check_name(name: object, what: str) -> None:
     """Names become names of files; told before anything is sent, with the author's line in the trace."""
-    if not isinstance(name, str):
+    if not _is_text(name):
         raise TypeError(f"{what} names must be text, not {type(name).__name__}")
     if not name:
         raise ValueError(f"{what} names must not be empty")
     name.encode()
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Other kinds of str, such as the nodes of some parsers, cannot be written as JSON; members of an enum can."""
+    return type(value) is str or (isinstance(value, str) and isinstance(value, Enum))
 
 
 def _with_cookies(headers: Headers, cookies: str) -> Headers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from enum import Enum
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from swath.domain.errors import BadInput
 from swath.domain.item import ITEM_ID_LIMIT, Item, derive_item_id
+from swath.kit.models import Input
 from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.rows import BadRow, GivenRows, Row
 from tests.pipeline.accept.reading import Bill, Parcel, given, inputs, read, refusal
@@ -201,3 +203,42 @@ def test_a_message_stays_on_one_short_line() -> None:
     _, bad = read(given('[{"parcel_id": ["' + "x\\n" * 10_000 + '"]}]'))
     assert len(bad[0].message) < 200
     assert "\n" not in bad[0].message
+
+
+def test_white_space_that_the_model_takes_off_does_not_change_the_id() -> None:
+    class One(Input):
+        parcel_id: str
+
+    class Two(Input):
+        parcel_id: str
+        year: int = 2024
+        asked_at: float = Field(default_factory=itertools.count().__next__)
+
+    text = '[{"parcel_id": "101"}, {"parcel_id": " 101 "}, {"parcel_id": "101\\u00a0"}]'
+    assert ids(text, One) == ["101"] * 3
+    assert inputs(given(text), One)[1] == {"parcel_id": " 101 "}
+    assert len(set(ids("parcel_id,year\n101,2020\n 101 ,2020\n101, 2020\n", Two))) == 1
+    assert len(set(ids('[{"parcel_id": ""}, {"parcel_id": " "}]', One))) == 1
+
+
+def test_white_space_that_the_model_keeps_makes_another_id() -> None:
+    class Loose(Input):
+        parcel_id: Any
+
+    class Anything(Input):
+        model_config = ConfigDict(extra="allow")
+
+    class Picky(Input):
+        parcel_id: str
+
+        @field_validator("parcel_id", mode="before")
+        @classmethod
+        def _check(cls, value: str) -> str:
+            if len(value) < 4:
+                raise ValueError("too short")
+            return value
+
+    text = '[{"parcel_id": "101"}, {"parcel_id": " 101 "}]'
+    for model in (Parcel, Loose, Anything):
+        assert ids(text, model) == ["101", " 101 "]
+    assert ids('{"parcel_id": " 101 "}', Picky) == [" 101 "]

@@ -7,6 +7,7 @@ import itertools
 import pytest
 from pydantic import BaseModel, ConfigDict
 
+from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.file_source import FileSource, Format
 from swath.pipeline.accept.rows import ROW_LIMIT_CHARS
 from tests.pipeline.accept.reading import Dribble, Parcel, given, in_pieces, inputs, read, refusal
@@ -144,3 +145,36 @@ def test_a_number_cut_by_a_piece_is_one_number() -> None:
 def test_lines_of_a_pretty_printed_array_are_counted() -> None:
     _, bad = read(given('[\n  {\n    "parcel_id": "1"\n  },\n  {\n    "nothing": "2"\n  }\n]\n'))
     assert [(row.number, row.line) for row in bad] == [(2, 5)]
+
+
+@pytest.mark.parametrize("model", [Parcel, Anything])
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"item_id": "x", "input": "1"}', "input: must be an object beside an item_id (is '1')"),
+        ('{"item_id": "x", "input": null}', "input: must be an object beside an item_id (is None)"),
+        ('{"item_id": "x", "input": {"parcel_id": "1"}, "year": 1}', "has item_id and input, and 'year' beside them"),
+        ('{"item_id": "x", "input": 5, "parcel_id": "1"}', "has item_id and input, and 'parcel_id' beside them"),
+    ],
+)
+def test_an_item_id_is_never_passed_over_in_silence(model: type[BaseModel], row: str, said: str) -> None:
+    items, bad = read(given(row), model)
+    assert items == []
+    assert said in bad[0].message
+
+
+def test_a_model_or_an_option_that_names_such_a_field_means_the_field() -> None:
+    class WithId(BaseModel):
+        item_id: str
+
+    class WithInput(BaseModel):
+        input: str
+
+    row = {"item_id": "x", "input": "1", "year": 1}
+    text = '{"item_id": "x", "input": "1", "year": 1}'
+    assert inputs(given(text), WithId) == inputs(given(text), WithInput) == [row]
+    assert inputs(given('{"item_id": "x", "input": "1"}'), WithId) == [{"item_id": "x", "input": "1"}]
+    mapped = RowChecker(Parcel, mapping={"parcel_id": "input"})
+    assert inputs(given(text), mapped) == [{"item_id": "x", "year": 1, "parcel_id": "1"}]
+    items, _ = read(given('{"item_id": "x", "input": "1", "parcel_id": "2"}'), RowChecker(Parcel, id_column="item_id"))
+    assert [item.item_id for item in items] == ["x"]

@@ -11,7 +11,7 @@ from swath import scraper as declare
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import LeaseLost
 from swath.domain.job import Job
-from swath.domain.lease import Directive, Lease, LeasedItem
+from swath.domain.lease import Directive, Grant, Lease, LeasedItem
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import ItemState
 from swath.pipeline.execute.attempt import Bench
@@ -143,6 +143,19 @@ async def test_an_item_that_waits_for_its_retry_holds_no_slot(site: Site) -> Non
     site.clock.advance(1.2)  # the longest first delay: 1 s and 20 %
     await settled()
     assert {outcome.item_id for outcome in await outcomes(runner)} == {"1", "2"}
+
+
+@pytest.mark.req("S6", "S1")
+async def test_a_retry_that_finds_its_slots_given_up_asks_for_them_at_once(site: Site) -> None:
+    runner = runner_of(site)
+    site.status = 500
+    runner.start_ready()
+    await settled()
+    runner.slots.apply(Grant(directive=Directive.GO_ON, slots=1, target=0))  # nothing could run when we last reported
+    reporting = asyncio.create_task(runner.outbox.group(60))
+    site.clock.advance(1.2)
+    assert await asyncio.wait_for(reporting, 5) == []
+    assert runner.slots.report().demand == 1
 
 
 @pytest.mark.req("S6")

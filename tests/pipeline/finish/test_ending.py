@@ -170,6 +170,16 @@ async def test_a_job_that_does_not_add_up_never_stands_in_the_way_of_others(
         await one.run_once()
 
 
+@pytest.mark.req("Z2")
+async def test_rooms_that_the_dead_left_behind_are_cleared(storage: FolderResults, clock: FakeClock) -> None:
+    store = MemoryStore(clock)
+    await run(store, storage, IDS)
+    await storage.open_lease("job", 4_711)
+    await ended(store, storage, clock)
+    assert await storage.open_leases("job") == []
+    await assert_verified(store, storage)
+
+
 @pytest.mark.req("R4")
 async def test_failure_kinds_must_add_up_too(storage: FolderResults, clock: FakeClock) -> None:
     store = MemoryStore(clock)

@@ -183,6 +183,8 @@ class LeaseRunner:
         if self._waiting.pop(work.item.seq, None) is not None:
             self._ready.appendleft(work)
             self.start_ready()
+            if self._ready:  # slots were given up while everything waited: ask for them at once
+                self.outbox.hurry()
             self._on_change()
 
     def stop(self) -> None:

@@ -86,6 +86,7 @@ class Finisher:
         hold = _Hold(self._book, self._clock, lease)
         while lease.cancelling and await self._book.sweep(lease, _SWEEP_ITEMS):
             await hold.keep()
+        await self._clear_rooms(lease.job.job_id)
         reach("before_manifest")
         tally, parts = await self._write_manifests(lease, hold)
         status = await self._store.status(lease.job.job_id)
@@ -98,6 +99,11 @@ class Finisher:
         ended = await self._book.end(lease, state, msgspec.json.decode(metadata))
         reach("after_end")
         return ended
+
+    async def _clear_rooms(self, job_id: str) -> None:
+        """No lease is left, so a room that is was made by a worker that had lost its lease before, and died then."""
+        for fence in await self._storage.open_leases(job_id):
+            await self._storage.settle(job_id, fence, ())
 
     async def _write_manifests(self, lease: Lease, hold: _Hold) -> tuple[Tally, dict[str, tuple[ManifestPart, ...]]]:
         writer = ManifestWriter(lease.job, self._storage, self._part_items)
