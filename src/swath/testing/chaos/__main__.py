@@ -10,7 +10,6 @@ import asyncio
 import json
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from swath.testing.chaos import report
+from swath.testing.chaos import interruption, report
 from swath.testing.chaos.check import check
 from swath.testing.chaos.crash_runs import cases, run_cases
 from swath.testing.chaos.findings import Findings, Kind
@@ -78,7 +77,7 @@ SHORT = Size(
 def main(arguments: list[str] | None = None) -> int:
     """Runs what the options ask for, prints a table, and answers with the exit code."""
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that processes are ended on the way out
+    interruption.install()  # so that processes are ended on the way out
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     if options.folder:
         options.folder.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from swath.testing.chaos import interruption
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import GRACE_SECONDS, LEASE_SECONDS, ChaosJob
 from swath.testing.chaos.processes import Pack, Process, log_errors
@@ -93,8 +94,10 @@ class Storm:
         with self._pack:
             for role in ("run", *["worker"] * (self.plan.workers - 1)):
                 self._start(role)
+                interruption.check()
             while not self._over():
                 time.sleep(TICK_SECONDS)
+                interruption.check()
             self.working_seconds = time.monotonic() - began
             if not self._given_up:
                 self._send_home()
