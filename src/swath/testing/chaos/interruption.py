@@ -1,7 +1,7 @@
 """How a supervisor is told to stop.
 
-An exception from a signal handler alone can get lost: Python swallows what is raised in the hooks that run after a fork,
-and the supervisor forks all the time. So the wish is remembered, and asked for.
+An exception from a signal handler alone can get lost: Python swallows what is raised in the hooks that run after a
+fork, and the supervisor forks all the time. So the wish is remembered, and asked for.
 """
 
 from __future__ import annotations
