@@ -12,7 +12,7 @@ WORKERS ?= 2
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup demo test check fix chaos bench-site lock clean
+.PHONY: help setup demo test check fix chaos slots bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -38,6 +38,9 @@ fix: $(VENV)/.dev ## Format, and apply the lint fixes that are safe
 
 chaos: $(VENV)/.dev ## Kill workers at random and count what is left (ARGS="--help" for its options)
 	@$(BIN)/python -m swath.testing.chaos $(ARGS)
+
+slots: $(VENV)/.dev ## Measure how much of the allowed concurrency is used with 200 ms pages
+	@$(BIN)/python -m swath.testing.slot_use $(ARGS)
 
 bench-site: $(VENV)/.dev ## Load the demo county site and print pages per second
 	@$(BIN)/python -m swath.testing.demo_county.load $(ARGS)
