@@ -352,3 +352,11 @@ def test_a_class_of_a_package_is_checked_too(packages: Path) -> None:
     )
     with pytest.raises(BadInput, match='scraper "pack-6": version must be text: write version="6"'):
         Registry().get("pack-6")
+
+
+@pytest.mark.req("K1", "Z5")
+def test_a_scraper_without_fetch_is_refused_before_a_job_begins(tmp_path: Path) -> None:
+    file = tmp_path / "idle.py"
+    file.write_text('from swath import HttpScraper, scraper\n\n@scraper("idle")\nclass Idle(HttpScraper):\n    pass\n')
+    with pytest.raises(BadInput, match="has no fetch"):
+        Registry().resolve(str(file))

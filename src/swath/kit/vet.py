@@ -40,6 +40,8 @@ def make(cls: type[HttpScraper]) -> HttpScraper:
     if not isinstance(made, HttpScraper):
         raise BadInput(f'scraper "{cls.id}" cannot be made: its class makes {type(made).__name__}')
     check_declaration(made)
+    if type(made).fetch is HttpScraper.fetch:
+        raise BadInput(f'scraper "{cls.id}" has no fetch: write async def fetch(self, item, web)')
     return made
 
 

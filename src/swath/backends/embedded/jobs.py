@@ -40,13 +40,13 @@ class Progress(msgspec.Struct, frozen=True):
 def _encode_policy(value: object) -> object:
     if isinstance(value, ExecutionPolicy):
         return value.as_json()
-    raise NotImplementedError  # msgspec's way of saying "not mine"
+    raise TypeError(f"{type(value).__name__} is no part of a job")
 
 
 def _decode_policy(kind: type, value: object) -> object:
     if kind is ExecutionPolicy:
         return ExecutionPolicy.model_validate(value)
-    raise NotImplementedError  # msgspec's way of saying "not mine"
+    raise TypeError(f"{type(value).__name__} is no part of a job")
 
 
 _job_encoder = msgspec.json.Encoder(enc_hook=_encode_policy)
