@@ -221,3 +221,16 @@ def test_closed_standard_files_and_a_foreign_exit_are_no_surprise(shell: Shell) 
     shell.write("leaving.py", "import sys\nsys.exit(0)\n")
     shell.write("items.csv", "n\n1\n")
     assert shell.swath("run", "./leaving.py", "--items", "items.csv").returncode in {1, 2}
+
+
+@pytest.mark.req("C2")
+def test_a_reader_that_has_gone_is_no_error_worth_a_line(shell: Shell) -> None:
+    piped = subprocess.run(
+        ["/bin/sh", "-c", f"{SWATH} --help | true"],
+        cwd=shell.folder,
+        env=shell.environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert b"internal" not in piped.stderr

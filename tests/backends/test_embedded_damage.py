@@ -110,3 +110,16 @@ async def test_the_right_to_end_can_be_asked_for_one_job_or_without_some(tmp_pat
     assert lease.job.job_id == "second"
     assert await store.claim_ending("w", without=["first"]) is None
     await store.close()
+
+
+@pytest.mark.req("Z5")
+async def test_a_job_that_cannot_be_read_is_passed_over_and_others_are_run_and_ended(tmp_path: Path) -> None:
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    await ready(store, items=1)
+    await ready(store, "second", items=2)
+    _edit(tmp_path, "UPDATE jobs SET spec = '{' WHERE job_id = 'job'")
+    await run_all(store)
+    lease = await store.claim_ending("worker")
+    assert lease is not None
+    assert lease.job.job_id == "second"
+    await store.close()

@@ -27,6 +27,6 @@ def one_line(error: BaseException) -> str:
     """The name of an error and what it says, on one line that is not long, for the message of a BadInput."""
     try:
         said = " ".join(str(error).encode("utf-8", "replace").decode().split())
-    except Exception:  # noqa: BLE001 an author's own exception may not even be able to tell what it is
+    except BaseException:  # noqa: BLE001 an author's own exception may not even be able to tell what it is
         said = ""
     return f"{type(error).__name__}: {said[:_LINE_LIMIT_CHARS]}".removesuffix(": ")

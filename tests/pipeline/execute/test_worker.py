@@ -40,6 +40,7 @@ class In(Input):
     absent: bool = False
     bug: str = ""
     stubborn: bool = False
+    odd: str = ""
     block: float = 0.0
 
 @scraper("local", version="7")
@@ -60,6 +61,13 @@ class Local(HttpScraper):
                 raise {"exit": SystemExit, "interrupt": KeyboardInterrupt, "cancel": asyncio.CancelledError}.get(
                     item.bug, RuntimeError
                 )("a bug of the scraper")
+            if item.odd == "cancels itself":
+                asyncio.current_task().cancel()
+                await asyncio.sleep(0)
+            if item.odd == "bogus kind":
+                raise Failed(Failure.of("bogus", "x"))
+            if item.odd == "bogus delay":
+                raise Failed(Failure.of(FailureKind.TIMEOUT, "x", retry_after_seconds="soon"))
             while item.stubborn and not released:
                 try:
                     await asyncio.sleep(30)
@@ -306,3 +314,12 @@ async def test_a_scraper_that_ignores_its_timeout_is_given_up(site: Site, monkey
     status = await site.work_to_the_end()
     site.module["released"] = True  # so that the test's own loop can end
     assert (status.counts.success, status.failures) == (1, {"timeout": 1})
+
+
+@pytest.mark.req("S6", "W3")
+@pytest.mark.parametrize("odd", ["cancels itself", "bogus kind", "bogus delay"])
+async def test_what_nobody_can_make_sense_of_fails_its_item_once(site: Site, odd: str) -> None:
+    await site.submit([{"odd": odd}, {}])
+    status = await site.work_to_the_end()
+    assert (status.counts.success, status.failures) == (1, {"internal": 1})
+    assert site.module["seen"] == {1: 1, 2: 1}

@@ -8,8 +8,9 @@ from collections.abc import Collection
 import msgspec
 
 from swath.backends.embedded import shares
-from swath.backends.embedded.jobs import Progress, decode_job
+from swath.backends.embedded.jobs import Progress, readable
 from swath.backends.embedded.leases import Times, next_fence
+from swath.domain.job import Job
 from swath.domain.lease import MAX_LEASE_ITEMS, Lease, LeasedItem, lease_size
 from swath.domain.transitions import JobState
 
@@ -30,14 +31,15 @@ def claim(
     )
     cursor.row_factory = sqlite3.Row
     for job in cursor.fetchall():
-        if job["job_id"] in without:
+        order = readable(job["spec"])
+        if job["job_id"] in without or order is None:
             continue
         others = shares.busy_others(db, job["job_no"], worker_id)
         if others >= job["concurrency"]:
             continue  # this worker would hold items without a slot to run them
         wanted = _wanted(db, job, times.boot, others + 1)
         if wanted:
-            return _grant(db, times, worker_id, job, wanted)
+            return _grant(db, times, worker_id, job, order, wanted)
     return None
 
 
@@ -52,7 +54,7 @@ def _wanted(db: sqlite3.Connection, job: sqlite3.Row, boot: float, workers: int)
     return lease_size(claimable, workers) if claimable else 0
 
 
-def _grant(db: sqlite3.Connection, times: Times, worker_id: str, job: sqlite3.Row, wanted: int) -> Lease:
+def _grant(db: sqlite3.Connection, times: Times, worker_id: str, job: sqlite3.Row, order: Job, wanted: int) -> Lease:
     job_no = job["job_no"]
     fence = next_fence(db)
     items = _take_waiting(db, job_no, fence, times.boot, wanted)
@@ -70,7 +72,7 @@ def _grant(db: sqlite3.Connection, times: Times, worker_id: str, job: sqlite3.Ro
     )
     return Lease(
         fence=fence,
-        job=decode_job(job["spec"]),
+        job=order,
         worker_id=worker_id,
         items=tuple(items),
         slots=slots,

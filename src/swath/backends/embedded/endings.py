@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from swath.backends.embedded.jobs import decode_job, status
+from swath.backends.embedded.jobs import readable, status
 from swath.backends.embedded.leases import Times, next_fence
 from swath.backends.embedded.schema import STATE_CODES
 from swath.domain.attempt import Ended
@@ -31,10 +31,10 @@ def claim_ending(
         "AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.job_no = j.job_no) ORDER BY job_no",
         (job_id,),
     ).fetchall()
-    found = next((row for row in rows if row[1] not in without), None)
-    if found is None:
+    found = ((job_no, readable(spec), cancelling) for job_no, name, spec, cancelling in rows if name not in without)
+    job_no, job, cancelling = next((one for one in found if one[1] is not None), (0, None, 0))
+    if job is None:
         return None
-    job_no, _, spec, cancelling = found
     fence = next_fence(db)
     db.execute(
         "INSERT INTO leases (fence, job_no, worker, ending, renewed, expires) VALUES (?, ?, ?, 1, ?, ?)",
@@ -42,7 +42,7 @@ def claim_ending(
     )
     return Lease(
         fence=fence,
-        job=decode_job(spec),
+        job=job,
         worker_id=worker_id,
         lease_seconds=times.lease_seconds,
         cancelling=bool(cancelling),

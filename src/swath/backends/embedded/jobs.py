@@ -25,6 +25,7 @@ __all__ = [
     "item",
     "items",
     "jobs",
+    "readable",
     "row_of",
     "status",
 ]
@@ -64,6 +65,14 @@ def encode_job(job: Job) -> bytes:
 def decode_job(spec: bytes) -> Job:
     """The Job as it was submitted."""
     return _job_decoder.decode(spec)
+
+
+def readable(spec: bytes) -> Job | None:
+    """The same, or None if it cannot be read: such a job waits for a person, and others go on meanwhile."""
+    try:
+        return decode_job(spec)
+    except (msgspec.MsgspecError, ValueError):
+        return None
 
 
 def row_of(db: sqlite3.Connection, job_id: str) -> sqlite3.Row:

@@ -63,32 +63,35 @@ def root() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with one of the codes of C2."""
     _open_standard_files()
+    stdout = sys.stdout
     try:
         code = root.main(args=arguments, prog_name="swath", standalone_mode=False)
-    except click.exceptions.Abort:
-        _leave(ExitCode.INTERRUPTED, "interrupted")
-    except click.ClickException as error:
-        _leave(ExitCode.BAD_INPUT, error.format_message())
-    except UnknownName as error:
-        _leave(ExitCode.UNKNOWN_NAME, str(error))
-    except UserError as error:
-        _leave(ExitCode.BAD_INPUT, str(error))
-    except SwathError as error:
-        _leave(ExitCode.INTERNAL, str(error))
-    except SystemExit as error:  # nobody of ours: a script must not take somebody's code for the job's
-        _leave(ExitCode.INTERNAL, f"internal error: something called exit({error.code})")
-    except KeyboardInterrupt:
-        _leave(ExitCode.INTERRUPTED, "interrupted")
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; there is nobody to tell
-        sys.exit(ExitCode.INTERNAL)
-    except Exception as error:  # the last net: one line for people, the rest on request
-        logging.getLogger("swath").debug("internal error", exc_info=error)
-        _leave(
-            ExitCode.INTERNAL,
-            f"internal error: {type(error).__name__}: {error} (SWATH_LOG_LEVEL=debug shows where)",
-        )
+    except BaseException as error:  # noqa: BLE001 the last net: one line for people, the rest on request
+        if isinstance(error, BrokenPipeError) or sys.stdout is not stdout:
+            sys.exit(ExitCode.INTERNAL)  # whoever read our output has gone, and click has put stdout out of harm's way
+        code, message = _told(error)
+        click.echo(f"swath: {message}", err=True)
     sys.exit(code if isinstance(code, int) else ExitCode.COMPLETE)
+
+
+def _told(error: BaseException) -> tuple[ExitCode, str]:
+    """Exit code and one line. An exit that is not ours is an error: a script must not take it for the job's."""
+    match error:
+        case click.exceptions.Abort() | KeyboardInterrupt():
+            return ExitCode.INTERRUPTED, "interrupted"
+        case click.ClickException():
+            return ExitCode.BAD_INPUT, error.format_message()
+        case UnknownName():
+            return ExitCode.UNKNOWN_NAME, str(error)
+        case UserError():
+            return ExitCode.BAD_INPUT, str(error)
+        case SwathError():
+            return ExitCode.INTERNAL, str(error)
+        case SystemExit():
+            return ExitCode.INTERNAL, f"internal error: something called exit({error.code})"
+    logging.getLogger("swath").debug("internal error", exc_info=error)
+    shown = f"internal error: {type(error).__name__}: {error} (SWATH_LOG_LEVEL=debug shows where)"
+    return ExitCode.INTERNAL, shown
 
 
 def _open_standard_files() -> None:
@@ -98,11 +101,6 @@ def _open_standard_files() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-
-
-def _leave(code: ExitCode, message: str) -> None:
-    click.echo(f"swath: {message}", err=True)
-    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ class RowChecker:
             return BadRow(row.number, row.line, describe_validation(error, self._model))
         except _BadRowError as error:
             return BadRow(row.number, row.line, str(error))
-        except Exception as error:  # noqa: BLE001 whatever a scraper's own validator raises is about this row
+        except (Exception, SystemExit) as error:  # noqa: BLE001 what a scraper's validator raises is about this row
             return BadRow(row.number, row.line, f"the scraper's input model raised {shown(error)}")
 
     def _unwrapped(self, data: dict[str, Any]) -> tuple[dict[str, Any], str | None]:

@@ -17,6 +17,7 @@ from swath.domain.failure import Failure, FailureKind
 from swath.domain.job import Job
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Result
+from swath.kit.author_errors import one_line
 from swath.kit.scraper import HttpScraper
 from swath.pipeline.extract.extract import extract_record
 from swath.ports.clock import Clock
@@ -57,7 +58,7 @@ async def attempt(bench: Bench, item: LeasedItem, before_request: Callable[[], N
     except NotFound:
         finding = Finding.NOT_FOUND
     except Failed as failed:
-        failure = failed.failure
+        failure = _checked(failed.failure)
     except TimeoutError:
         failure = Failure.of(FailureKind.TIMEOUT, f"the item took longer than {timeouts.item_seconds:g} s")
     except LeaseLost:
@@ -65,7 +66,7 @@ async def attempt(bench: Bench, item: LeasedItem, before_request: Callable[[], N
     except BaseException as error:  # whatever a scraper does, SystemExit too, it costs its item and never the worker
         if isinstance(error, asyncio.CancelledError) and _was_cancelled():
             raise
-        failure = Failure.of(FailureKind.INTERNAL, f"{type(error).__name__}: {error}")
+        failure = Failure.of(FailureKind.INTERNAL, one_line(error))
     return Tried(
         attempt=Attempt(
             started_at=started_at,
@@ -87,6 +88,14 @@ async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: WebSession) ->
     if not scraper.has_extract:
         return Finding.FOUND, None
     return Finding.FOUND, extract_record(scraper, pages)
+
+
+def _checked(failure: object) -> Failure:
+    """A failure as an author made it, if the retry decision and the store can do something with it."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(failure), Failure)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        return Failure.of(FailureKind.INTERNAL, f"the scraper raised Failed with no proper Failure: {one_line(error)}")
 
 
 def _was_cancelled() -> bool:

@@ -96,10 +96,13 @@ class LeaseRunner:
         error = None if task.cancelled() else task.exception()
         if running.over:
             return
-        if error is not None and not running.held_back:
-            self._fail(running, FailureKind.INTERNAL, f"the scraper raised {type(error).__name__}, which is ours")
-        else:
-            self._let_go(running, None if task.cancelled() or error is not None else task.result())
+        if error is None and not task.cancelled():
+            self._let_go(running, task.result())
+        elif running.held_back or running.interrupted:
+            self._let_go(running, None)
+        else:  # neither the lease nor the worker made it stop, so trying again at once would go on for ever
+            what = "cancelled itself" if error is None else f"raised {type(error).__name__}"
+            self._fail(running, FailureKind.INTERNAL, f"the scraper {what}")
 
     def _give_up(self, running: Running) -> None:
         """A scraper that goes on after its time is over, whatever it is told, costs its item and not the worker."""
@@ -204,9 +207,12 @@ class LeaseRunner:
     async def interrupt(self) -> None:
         """Ends what still runs after the grace period; those items go back untried."""
         self.stop()
-        tasks = [running.task for running in self._running.values() if running.task is not None]
-        for task in tasks:
-            task.cancel()
+        tasks = []
+        for running in self._running.values():
+            running.interrupted = True
+            if running.task is not None:
+                running.task.cancel()
+                tasks.append(running.task)
         if tasks:
             await asyncio.wait(tasks, timeout=INTERRUPT_SECONDS)
         for running in list(self._running.values()):
