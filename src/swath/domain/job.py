@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from swath.domain.policy import ExecutionPolicy
-from swath.domain.transitions import ItemState, JobState
+from swath.domain.transitions import JobState
 
 __all__ = ["JOB_ID_LIMIT", "Counts", "Job", "JobStatus", "final_state"]
 
@@ -115,6 +115,3 @@ def final_state(counts: Counts, *, cancelled: bool) -> JobState:
     if counts.success + counts.skipped == counts.total:
         return JobState.COMPLETED
     return JobState.PARTIALLY_COMPLETED
-
-
-COUNTED: tuple[ItemState, ...] = (ItemState.SUCCESS, ItemState.FAILED, ItemState.SKIPPED, ItemState.CANCELLED)
