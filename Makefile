@@ -12,7 +12,7 @@ WORKERS ?= 2
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup demo test check fix chaos slots bench-site lock clean
+.PHONY: help setup demo test check fix chaos soak slots fairness bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -39,8 +39,14 @@ fix: $(VENV)/.dev ## Format, and apply the lint fixes that are safe
 chaos: $(VENV)/.dev ## Kill workers at random and count what is left (ARGS="--help" for its options)
 	@$(BIN)/python -m swath.testing.chaos $(ARGS)
 
+soak: $(VENV)/.dev ## Run a million items and measure load, memory, claims and manifests (ARGS="--items 100000" for fewer)
+	@$(BIN)/python -m swath.testing.soak $(ARGS)
+
 slots: $(VENV)/.dev ## Measure how much of the allowed concurrency is used with 200 ms pages
 	@$(BIN)/python -m swath.testing.slot_use $(ARGS)
+
+fairness: $(VENV)/.dev ## Measure how evenly worker processes share one store, and how fast they are together
+	@$(BIN)/python -m swath.testing.fairness $(ARGS)
 
 bench-site: $(VENV)/.dev ## Load the demo county site and print pages per second
 	@$(BIN)/python -m swath.testing.demo_county.load $(ARGS)

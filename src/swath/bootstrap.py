@@ -17,12 +17,21 @@ from swath.backends.embedded.store import EmbeddedStore
 from swath.kit.registry import Registry
 from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.worker import Worker
+from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
 from swath.ports.clock import Clock
 from swath.settings import Settings
 from swath.web.wreq_transport import WreqTransport
 
-__all__ = ["Services", "make_registry", "make_worker", "new_worker_id", "open_services"]
+__all__ = [
+    "Services",
+    "make_finisher",
+    "make_registry",
+    "make_remover",
+    "make_worker",
+    "new_worker_id",
+    "open_services",
+]
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,9 +74,8 @@ async def make_worker(services: Services, registry: Registry, job_id: str | None
                 clock=services.clock,
                 registry=registry,
                 transport=transport,
-                finisher=Finisher(
-                    services.store, services.store, services.storage, services.clock, worker_id, job_id=job_id
-                ),
+                finisher=make_finisher(services, worker_id, job_id),
+                remover=make_remover(services, worker_id, job_id),
             ),
             WorkerOptions(
                 worker_id=worker_id,
@@ -80,6 +88,16 @@ async def make_worker(services: Services, registry: Registry, job_id: str | None
         )
     finally:
         await transport.close()
+
+
+def make_finisher(services: Services, worker_id: str, job_id: str | None = None) -> Finisher:
+    """Ends jobs that are done; none but `job_id` if that is given."""
+    return Finisher(services.store, services.store, services.storage, services.clock, worker_id, job_id=job_id)
+
+
+def make_remover(services: Services, worker_id: str, job_id: str | None = None) -> Remover:
+    """Deletes jobs that are marked or too old; none but `job_id` if that is given."""
+    return Remover(services.store, services.storage, services.clock, worker_id, job_id=job_id)
 
 
 def new_worker_id() -> str:

@@ -1,16 +1,33 @@
-"""Settings: read once, here and nowhere else, and handed on as values."""
+"""Settings: read once, here and nowhere else, and handed on as values.
+
+Each comes from a `SWATH_*` variable, else from a TOML file, else it has its default; `swath config show` says which.
+"""
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+import re
+import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from swath.domain.errors import BadInput
 
-__all__ = ["Settings", "read_settings"]
+__all__ = ["MASK", "Origin", "Reading", "Settings", "completion_asked", "masked", "read", "read_settings"]
+
+PREFIX: Final = "SWATH_"
+CONFIG_VARIABLE: Final = "SWATH_CONFIG"
+CONFIG_NAME: Final = "swath.toml"
+MASK: Final = "********"
+
+# Read by others than this module: the demo scrapers, and test builds.
+_OTHER_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "SWATH_DEMO_URL", "SWATH_CRASH_AT", "SWATH_FREEZE_AT"})
+_SECRET_NAME: Final = re.compile(r"PASS|SECRET|TOKEN|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
+_SECRET_IN_URL: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,39 +44,158 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fsync: bool = False
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """Where a value came from: a variable, a file, or nowhere (a default). `name` is what messages call it."""
+
+    source: str
+    name: str
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings with the origin of each, by field. `unknown` are variables that look like ours and are not."""
+
+    settings: Settings
+    origins: Mapping[str, Origin]
+    file: Path | None
+    unknown: Mapping[str, str]
+
+
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
-    """From `SWATH_*` variables. An empty one counts as not set."""
-    given = os.environ if environment is None else environment
-    env = {name: value for name, value in given.items() if name.startswith("SWATH_") and value}
-    default = Settings()
-    lease_seconds = _number(env, "SWATH_LEASE_SECONDS", default.lease_seconds)
-    return Settings(
-        data=Path(env.get("SWATH_DATA", default.data)),
-        scrapers=tuple(Path(part) for part in env.get("SWATH_SCRAPERS", "").split(os.pathsep) if part),
-        default_scraper=env.get("SWATH_DEFAULT_SCRAPER"),
-        lease_seconds=lease_seconds,
-        heartbeat_seconds=_number(env, "SWATH_HEARTBEAT_SECONDS", lease_seconds / 3),
-        grace_seconds=_number(env, "SWATH_GRACE_SECONDS", default.grace_seconds),
-        max_items=int(_number(env, "SWATH_MAX_ITEMS", default.max_items)),
-        log_level=_level(env.get("SWATH_LOG_LEVEL", default.log_level)),
-        fsync=env.get("SWATH_FSYNC", "0") not in {"0", "false", "no"},
-    )
+    """The settings alone."""
+    return read(environment).settings
 
 
-def _number(env: Mapping[str, str], name: str, default: float) -> float:
-    text = env.get(name)
-    if text is None:
-        return default
+def read(environment: Mapping[str, str] | None = None) -> Reading:
+    """Raises BadInput for a value that cannot be used and for a key that the file should not have."""
+    given = dict(os.environ) if environment is None else environment
+    variables = {name: value for name, value in given.items() if name.startswith(PREFIX) and value}
+    file = _config_file(given)
+    written = {} if file is None else _read_file(file)
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for field, parse in _PARSERS.items():
+        variable = PREFIX + field.upper()
+        if variable in variables:
+            origins[field] = Origin("environment", variable)
+            values[field] = parse(variables[variable], variable, Path())
+        elif field in written and file is not None:
+            origins[field] = Origin("file", f"{file}: {field}")
+            values[field] = parse(written[field], f"{file}: {field}", file.parent)
+        else:
+            origins[field] = Origin("default", "default")
+    if "heartbeat_seconds" not in values and "lease_seconds" in values:
+        values["heartbeat_seconds"] = values["lease_seconds"] / 3
+    ours = {*_OTHER_VARIABLES, *(PREFIX + field.upper() for field in _PARSERS)}
+    unknown = {name: masked(name, variables[name]) for name in sorted(variables) if name not in ours}
+    return Reading(settings=Settings(**values), origins=origins, file=file, unknown=unknown)
+
+
+def masked(name: str, value: str) -> str:
+    """A value as it may be shown: nothing of one whose name smells of a secret, no credentials of a URL."""
+    return MASK if _SECRET_NAME.search(name) else _SECRET_IN_URL.sub(MASK, value)
+
+
+def completion_asked(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether a shell, not a person, has called: it wants the words that may come next."""
+    return "_SWATH_COMPLETE" in (os.environ if environment is None else environment)
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+def _config_file(environment: Mapping[str, str]) -> Path | None:
+    """The one that is named, else the one in this folder, else the user's own."""
+    if named := environment.get(CONFIG_VARIABLE):
+        return Path(named)
+    folders = [Path()]
+    if home := environment.get("XDG_CONFIG_HOME"):
+        folders.append(Path(home) / "swath")
+    elif home := environment.get("HOME"):
+        folders.append(Path(home) / ".config" / "swath")
+    return next((folder / CONFIG_NAME for folder in folders if (folder / CONFIG_NAME).is_file()), None)
+
+
+def _read_file(file: Path) -> dict[str, Any]:
     try:
-        value = float(text)
+        written = tomllib.loads(file.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise BadInput(f"{file}: cannot be read: {error.strerror}; correct {CONFIG_VARIABLE}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{file}: is not UTF-8 text; save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{file}: is not valid TOML: {error}") from None
+    for key in written:
+        if key not in _PARSERS:
+            near = difflib.get_close_matches(key.lower().removeprefix(PREFIX.lower()), _PARSERS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(_PARSERS)}"
+            raise BadInput(f"{file}: {key!r} is no setting; {hint}")
+    return written
+
+
+# -- values: text of a variable, or a value of the file ----------------------------------------------------------------
+
+
+def _path(given: object, name: str, folder: Path) -> Path:
+    """A relative path in a file counts from that file's folder."""
+    return folder / _text(given, name, folder)
+
+
+def _paths(given: object, name: str, folder: Path) -> tuple[Path, ...]:
+    if isinstance(given, str):
+        given = [part for part in given.split(os.pathsep) if part]
+    if not isinstance(given, list):
+        raise BadInput(f"{name} must be a list of folders, not {given!r}")
+    return tuple(_path(part, name, folder) for part in given)
+
+
+def _text(given: object, name: str, folder: Path) -> str:
+    del folder
+    if not isinstance(given, str) or not given:
+        raise BadInput(f"{name} must be text, not {given!r}")
+    return given
+
+
+def _seconds(given: object, name: str, folder: Path) -> float:
+    del folder
+    try:
+        value = float(given) if isinstance(given, (str, int, float)) and not isinstance(given, bool) else 0.0
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise BadInput(f"{name} must be a number above 0, not {text!r}")
+        raise BadInput(f"{name} must be a number above 0, not {given!r}")
     return value
 
 
-def _level(text: str) -> str:
-    if text.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}:
-        raise BadInput(f"SWATH_LOG_LEVEL must be debug, info, warning, error or critical, not {text!r}")
-    return text.upper()
+def _count(given: object, name: str, folder: Path) -> int:
+    value = _seconds(given, name, folder)
+    if not value.is_integer():
+        raise BadInput(f"{name} must be a whole number above 0, not {given!r}")
+    return int(value)
+
+
+def _level(given: object, name: str, folder: Path) -> str:
+    level = _text(given, name, folder).upper()
+    if level not in {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}:
+        raise BadInput(f"{name} must be debug, info, warning, error or critical, not {given!r}")
+    return level
+
+
+def _switch(given: object, name: str, folder: Path) -> bool:
+    del folder
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if str(given).lower() not in words:
+        raise BadInput(f"{name} must be 1 or 0, not {given!r}")
+    return words[str(given).lower()]
+
+
+_PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
+    "data": _path,
+    "scrapers": _paths,
+    "default_scraper": _text,
+    "lease_seconds": _seconds,
+    "heartbeat_seconds": _seconds,
+    "grace_seconds": _seconds,
+    "max_items": _count,
+    "log_level": _level,
+    "fsync": _switch,
+}

@@ -58,11 +58,20 @@ def test_an_unknown_job_is_met_with_near_matches(shell: Shell) -> None:
     assert (
         shell.swath("jobs", "create", "example-mock", "--items", "items.csv", "--job-id", "maricopa-1").returncode == 0
     )
-    for command in ("status", "verify"):
-        done = shell.swath("jobs", command, "maricopa-2")
-        assert done.returncode == 7
+    for command in (
+        *(
+            ("jobs", verb, "maricopa-2")
+            for verb in ("status", "verify", "watch", "pause", "resume", "cancel", "policy")
+        ),
+        ("jobs", "item", "maricopa-2", "1"),
+        ("jobs", "retry", "maricopa-2", "--failed"),
+        ("jobs", "delete", "maricopa-2", "--yes"),
+        ("run", "--job-id", "maricopa-2"),
+        ("worker", "--job", "maricopa-2"),
+    ):
+        done = shell.swath(*command)
+        assert done.returncode == 7, (command, done.stderr)
         assert "maricopa-1" in _one_line(done.stderr)
-    assert shell.swath("worker", "--job", "maricopa-2").returncode == 7
 
 
 @pytest.mark.req("C2", "Z5", "S4")
@@ -73,6 +82,10 @@ def test_an_unknown_job_is_met_with_near_matches(shell: Shell) -> None:
         ("throttling: {max_concurent_workers: 3}", ["max_concurent_workers", "max_concurrent_workers"]),
         ("circuit_breaker: {failure_threshold_percentage: 80}", ["fraction", "0.8"]),
         ("retries: {backoff: sometimes}", ["retries.backoff", "exponential"]),
+        ("circuit_breaker: {min_requests: 0}", ["circuit_breaker.min_requests", "at least 1"]),
+        ("circuit_breaker: {on_open: explode}", ["circuit_breaker.on_open", "pause"]),
+        ("retention_days: -1", ["retention_days", "more than 0"]),
+        ("timeouts: {item_seconds: .inf}", ["timeouts.item_seconds"]),
         ("throttling: [", ["policy.yaml"]),
     ],
 )
@@ -90,6 +103,17 @@ def test_a_wrong_policy_names_the_field_and_what_is_allowed(shell: Shell, policy
     "arguments",
     [
         ["run", "example-mock"],
+        ["run"],
+        ["run", "example-mock", "--items", "items.csv", "--limit", "0"],
+        ["run", "example-mock", "--items", "items.csv", "--sample", "some"],
+        ["run", "example-mock", "--items", "."],
+        ["jobs", "create", "example-mock"],
+        ["jobs", "retry", "any"],
+        ["jobs", "retry", "any", "--kind", "bloked"],
+        ["jobs", "retry", "any", "--since", "yesterday"],
+        ["jobs", "retry", "any", "--items", "nowhere.txt"],
+        ["jobs", "policy", "any", "--policy", "nowhere.yaml"],
+        ["completion", "csh"],
         ["run", "example-mock", "--items", "nowhere.csv"],
         ["run", "example-mock", "--items", "items.csv", "--concurrency", "0"],
         ["run", "example-mock", "--items", "items.csv", "--concurrency", "many"],

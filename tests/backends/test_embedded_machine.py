@@ -17,7 +17,7 @@ class EmbeddedMachine(StoreMachine):
         self.folder = tempfile.TemporaryDirectory()
         store = EmbeddedStore.open(Path(self.folder.name), clock, LEASE_SECONDS)
         # As the system does when the worker's process dies.
-        return store, lambda worker_id: os.close(store._presence._held.pop(worker_id))
+        return store, lambda worker_id: os.close(store._presence._held.pop(worker_id)[0])
 
     def teardown(self) -> None:
         try:

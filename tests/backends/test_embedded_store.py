@@ -1,4 +1,4 @@
-"""The embedded store keeps the contracts of both halves of the store."""
+"""The embedded store keeps the contracts of all parts of the store."""
 
 import os
 from collections.abc import AsyncIterator
@@ -8,7 +8,15 @@ import pytest
 
 from swath.backends.embedded.store import EmbeddedStore
 from swath.testing.clock import FakeClock
-from swath.testing.contracts import DurableStoreContract, JobStoreContract, Kill, LeaseBookContract, Reopen
+from swath.testing.contracts import (
+    DurableStoreContract,
+    EndingsContract,
+    JobControlContract,
+    JobStoreContract,
+    Kill,
+    LeaseBookContract,
+    Reopen,
+)
 
 
 class EmbeddedFixtures:
@@ -25,7 +33,7 @@ class EmbeddedFixtures:
     @pytest.fixture
     def kill(self, store: EmbeddedStore) -> Kill:
         """Lets go of the worker's lock, as the system does when its process dies."""
-        return lambda worker_id: os.close(store._presence._held.pop(worker_id))
+        return lambda worker_id: os.close(store._presence._held.pop(worker_id)[0])
 
     @pytest.fixture
     async def reopen(self, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Reopen]:
@@ -45,8 +53,18 @@ class TestJobStore(EmbeddedFixtures, JobStoreContract):
     pass
 
 
-@pytest.mark.req("Q1", "Q2", "J3", "J4", "S1", "Z1")
+@pytest.mark.req("Q1", "Q2", "J5", "S1")
+class TestJobControl(EmbeddedFixtures, JobControlContract):
+    pass
+
+
+@pytest.mark.req("Q1", "Q2", "J3", "J4", "S1", "S3", "S4", "S6", "Z1")
 class TestLeaseBook(EmbeddedFixtures, LeaseBookContract):
+    pass
+
+
+@pytest.mark.req("Q1", "Q2", "J4", "J5", "Z1")
+class TestEndings(EmbeddedFixtures, EndingsContract):
     pass
 
 

@@ -16,8 +16,8 @@ class MemoryMachine(StoreMachine):
         return store, store.kill
 
 
-@pytest.mark.req("Z1", "J3", "J4", "S1")
+@pytest.mark.req("Z1", "J3", "J4", "J5", "S1", "S3", "S4", "S6", "W5")
 @pytest.mark.timeout(3600)
 def test_the_memory_store_driven_at_random_keeps_its_promises() -> None:
     profile = os.environ.get("SWATH_TEST_PROFILE", "fast")
-    run_state_machine_as_test(MemoryMachine, settings=machine_settings(profile, examples=60))
+    run_state_machine_as_test(MemoryMachine, settings=machine_settings(profile, examples=300))

@@ -1,4 +1,4 @@
-"""The memory store keeps the contracts of both halves of the store."""
+"""The memory store keeps the contracts of all parts of the store."""
 
 from collections.abc import AsyncIterator
 
@@ -6,7 +6,7 @@ import pytest
 
 from swath.backends.memory.store import MemoryStore
 from swath.testing.clock import FakeClock
-from swath.testing.contracts import JobStoreContract, Kill, LeaseBookContract
+from swath.testing.contracts import EndingsContract, JobControlContract, JobStoreContract, Kill, LeaseBookContract
 
 
 class MemoryFixtures:
@@ -30,6 +30,16 @@ class TestJobStore(MemoryFixtures, JobStoreContract):
     pass
 
 
-@pytest.mark.req("Q1", "J3", "J4", "S1", "Z1")
+@pytest.mark.req("Q1", "J5", "S1")
+class TestJobControl(MemoryFixtures, JobControlContract):
+    pass
+
+
+@pytest.mark.req("Q1", "J3", "J4", "S1", "S3", "S4", "S6", "Z1")
 class TestLeaseBook(MemoryFixtures, LeaseBookContract):
+    pass
+
+
+@pytest.mark.req("Q1", "J4", "J5", "Z1")
+class TestEndings(MemoryFixtures, EndingsContract):
     pass

@@ -411,3 +411,43 @@ async def test_no_descriptor_is_left_open(storage: FolderResults) -> None:
     for fence in range(2, 6):
         await round_trip(fence)
     assert open_descriptors() == before
+
+
+@pytest.mark.req("J5")
+@pytest.mark.parametrize("job_id", ["job", "x" * 200, "é" * 200, "../job"])
+async def test_of_a_cleared_job_not_a_folder_is_left(storage: FolderResults, root: Path, job_id: str) -> None:
+    await storage.put(job_id, {f"manifests/{n}.json": b"" for n in range(1_200)})
+    await storage.open_lease(job_id, 1)
+    await storage.put("other", {"m.json": b"stays"})
+    await storage.clear(job_id)
+    assert tree(root) == {"other/m.json": "stays"}
+
+
+@pytest.mark.req("J5")
+async def test_a_removal_that_was_cut_short_is_never_seen_and_is_finished_by_the_next(
+    storage: FolderResults, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await storage.put("job", {f"{n}.json": b"" for n in range(20)})
+    die_at(monkeypatch, "unlink", 7, Crash())
+    with pytest.raises(Crash):
+        await storage.clear("job")
+    monkeypatch.undo()
+    assert len(tree(root)) == 14
+    assert [key async for key in storage.keys("job")] == []
+    await storage.put("job", {"new.json": b""})
+    await storage.clear("job")
+    assert tree(root) == {}
+
+
+@pytest.mark.req("J5")
+async def test_a_removal_can_be_stopped_between_its_pieces(storage: FolderResults, root: Path) -> None:
+    await storage.put("job", {f"{n}.json": b"" for n in range(1_500)})
+    removal = asyncio.create_task(storage.clear("job"))
+    while (root / "job").exists():
+        await asyncio.sleep(0)
+    removal.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await removal
+    assert [key async for key in storage.keys("job")] == []
+    await storage.clear("job")
+    assert tree(root) == {}

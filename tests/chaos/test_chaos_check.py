@@ -122,7 +122,8 @@ def delete_an_outcome(job: ChaosJob) -> None:
 
 
 def double_an_outcome(job: ChaosJob) -> None:
-    sql(job, "INSERT INTO outcomes SELECT job_no, seq, generation + 1, kind, ended FROM outcomes WHERE seq = 5")
+    columns = "kind, ended_at, ended FROM outcomes WHERE seq = 5"
+    sql(job, f"INSERT INTO outcomes SELECT job_no, seq, generation + 1, {columns}")
 
 
 def delete_an_item(job: ChaosJob) -> None:
@@ -166,8 +167,19 @@ def leave_a_document_half_written(job: ChaosJob) -> None:
     (results(job) / ".writing" / "abc").mkdir(parents=True)
 
 
+def forget_a_retry(job: ChaosJob) -> None:
+    job.note_retry(2, [5])
+
+
+def retry_another_item_than_was_ordered(job: ChaosJob) -> None:
+    job.note_retry(2, [5])
+    sql(job, "UPDATE jobs SET generation = 2")
+    columns = "kind, ended_at, ended FROM outcomes WHERE seq = 6"
+    sql(job, f"INSERT INTO outcomes SELECT job_no, seq, 2, {columns}")
+
+
 def leave_an_item_waiting(job: ChaosJob) -> None:
-    sql(job, "INSERT INTO waiting VALUES (1, 0, 5)")
+    sql(job, "INSERT INTO waiting VALUES (1, 0, 0, 5)")
 
 
 def forget_an_attempt(job: ChaosJob) -> None:
@@ -208,6 +220,8 @@ SPOILED: list[tuple[Callable[[ChaosJob], None], Kind]] = [
     (leave_a_file_about, Kind.STRAY),
     (leave_a_room_behind, Kind.STRAY),
     (leave_a_document_half_written, Kind.STRAY),
+    (forget_a_retry, Kind.LOST),
+    (retry_another_item_than_was_ordered, Kind.WRONG),
     (leave_an_item_waiting, Kind.STRAY),
 ]
 

@@ -28,7 +28,7 @@ def commands(group: click.Group, path: str = "swath") -> Iterator[tuple[str, cli
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
-    return {p.opts[0]: p for p in command.params if isinstance(p, click.Option)}
+    return {p.opts[0]: p for p in command.params if isinstance(p, click.Option) and not p.hidden}
 
 
 def listed_options(section: str) -> dict[str, str]:
@@ -45,7 +45,7 @@ def test_every_command_has_its_section_with_its_options(path: str) -> None:
     command = COMMANDS[path]
     arguments = [str(p.make_metavar(click.Context(command))) for p in command.params if isinstance(p, click.Argument)]
     listed = listed_options(section_of(COMMAND_LINE, f"## `{' '.join([path, *arguments])}`"))
-    if "--items" in options_of(command):
+    if "--id-column" in options_of(command):
         listed |= listed_options(section_of(COMMAND_LINE, "## Options of a job"))
     assert listed.keys() == options_of(command).keys()
     for name, option in options_of(command).items():
@@ -91,7 +91,7 @@ def test_a_command_named_in_prose_exists_with_its_options(where: str, mention: s
 
 @pytest.mark.req("T3")
 def test_every_setting_is_told_with_its_default() -> None:
-    table = SETTINGS.partition("## The data folder")[0]
+    table = SETTINGS.partition("## The settings file")[0]
     listed = {cells[0].strip("`"): cells[1].strip("`") for cells in rows_of(table)}
     assert listed.keys() == {f"SWATH_{name.upper()}" for name in Settings.__struct_fields__}
     default = Settings()

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.domain.job import Counts, Job, JobStatus, final_state
+from swath.domain.job import Counts, Job, JobStatus, Stopping, WaitingFor, final_state
 from swath.domain.policy import ExecutionPolicy, Keep
 from swath.domain.transitions import JOB_MOVES, ItemState, JobState
 
 S, F, K, C = ItemState.SUCCESS, ItemState.FAILED, ItemState.SKIPPED, ItemState.CANCELLED
+stops = st.sampled_from([None, *Stopping])
 outcomes = st.lists(st.sampled_from([S, F, K, C]), max_size=12)
 
 
@@ -26,55 +27,60 @@ def counts_of(items: list[ItemState]) -> Counts:
 
 
 @pytest.mark.req("J4")
-@given(items=outcomes, cancelled=st.booleans())
-def test_property_9_the_final_state_follows_from_the_outcomes(items: list[ItemState], cancelled: bool) -> None:
-    state = final_state(counts_of(items), cancelled=cancelled)
+@given(items=outcomes, stopping=stops)
+def test_property_9_the_final_state_follows_from_the_outcomes(
+    items: list[ItemState], stopping: Stopping | None
+) -> None:
+    state = final_state(counts_of(items), stopping)
     everything_well = all(item in (S, K) for item in items) and S in items
-    assert (state is JobState.COMPLETED) == everything_well
-    if state is JobState.CANCELLED:
-        assert cancelled
-        assert C in items or not items
-    else:
-        assert not (cancelled and C in items)
-        assert (state is JobState.FAILED) == (S not in items)
+    cancelled = stopping is Stopping.CANCELLED and (C in items or not items)
+    opened = stopping is Stopping.CIRCUIT_OPEN
+    assert (state is JobState.CANCELLED) == cancelled
+    assert (state is JobState.COMPLETED) == (everything_well and not opened)
+    assert (state is JobState.FAILED) == (opened or (S not in items and not cancelled))
     assert state.terminal
 
 
 @pytest.mark.req("J4")
 @pytest.mark.parametrize(
-    ("items", "cancelled", "state"),
+    ("items", "stopping", "state"),
     [
-        ([S], False, JobState.COMPLETED),
-        ([S, K], False, JobState.COMPLETED),
-        ([S, F], False, JobState.PARTIALLY_COMPLETED),
-        ([S, C], False, JobState.PARTIALLY_COMPLETED),  # cancelled by us, for instance by a circuit
-        ([F, F], False, JobState.FAILED),
-        ([K, K], False, JobState.FAILED),
-        ([F, K, C], False, JobState.FAILED),
-        ([S, C], True, JobState.CANCELLED),
-        ([C], True, JobState.CANCELLED),
-        ([], True, JobState.CANCELLED),
-        ([S, S], True, JobState.COMPLETED),  # the cancel came too late
-        ([F], True, JobState.FAILED),
+        ([S], None, JobState.COMPLETED),
+        ([S, K], None, JobState.COMPLETED),
+        ([S, F], None, JobState.PARTIALLY_COMPLETED),
+        ([S, C], None, JobState.PARTIALLY_COMPLETED),  # cancelled in an earlier generation
+        ([F, F], None, JobState.FAILED),
+        ([K, K], None, JobState.FAILED),
+        ([F, K, C], None, JobState.FAILED),
+        ([S, C], Stopping.CANCELLED, JobState.CANCELLED),
+        ([C], Stopping.CANCELLED, JobState.CANCELLED),
+        ([], Stopping.CANCELLED, JobState.CANCELLED),
+        ([S, S], Stopping.CANCELLED, JobState.COMPLETED),  # the cancel came too late
+        ([F], Stopping.CANCELLED, JobState.FAILED),
+        ([F, C], Stopping.CIRCUIT_OPEN, JobState.FAILED),
+        ([S, S, F, C], Stopping.CIRCUIT_OPEN, JobState.FAILED),
+        ([S, S], Stopping.CIRCUIT_OPEN, JobState.FAILED),  # too many were not found
     ],
 )
-def test_final_states_by_example(items: list[ItemState], cancelled: bool, state: JobState) -> None:
-    assert final_state(counts_of(items), cancelled=cancelled) is state
+def test_final_states_by_example(items: list[ItemState], stopping: Stopping | None, state: JobState) -> None:
+    assert final_state(counts_of(items), stopping) is state
 
 
 @pytest.mark.req("J4")
-@given(items=outcomes, more=st.integers(1, 5), cancelled=st.booleans())
-def test_a_job_with_unfinished_items_has_no_final_state(items: list[ItemState], more: int, cancelled: bool) -> None:
+@given(items=outcomes, more=st.integers(1, 5), stopping=stops)
+def test_a_job_with_unfinished_items_has_no_final_state(
+    items: list[ItemState], more: int, stopping: Stopping | None
+) -> None:
     counts = msgspec.structs.replace(counts_of(items), total=len(items) + more)
     with pytest.raises(ValueError, match=f"{more} items"):
-        final_state(counts, cancelled=cancelled)
+        final_state(counts, stopping)
 
 
 @pytest.mark.req("J4")
 def test_a_job_that_was_never_started_can_only_end_cancelled() -> None:
     for state in (JobState.LOADING, JobState.PENDING):
         assert [end for end in JOB_MOVES[state] if end.terminal] == [JobState.CANCELLED]
-    assert final_state(counts_of([C, C]), cancelled=True) is JobState.CANCELLED
+    assert final_state(counts_of([C, C]), Stopping.CANCELLED) is JobState.CANCELLED
 
 
 @pytest.mark.req("J7")
@@ -136,6 +142,17 @@ def test_a_status_has_the_shape_that_is_shown_everywhere() -> None:
     }
     assert (shown["items_per_second"], shown["eta_seconds"]) == (1.23, 4.9)
     assert msgspec.json.decode(msgspec.json.encode(shown)) == shown
+
+
+@pytest.mark.req("J7", "S4", "Z9")
+def test_a_status_says_why_a_job_does_not_go_on() -> None:
+    shown = JobStatus(job=a_job(), state=JobState.RUNNING).as_json()
+    assert (shown["waiting_for"], shown["circuit"]) == (None, {"state": "closed", "reason": None})
+    status = JobStatus(
+        job=a_job(), state=JobState.PAUSED, circuit_opened="5 items failed in a row", waiting_for=WaitingFor.DISK
+    )
+    assert status.as_json()["waiting_for"] == "disk"
+    assert status.as_json()["circuit"] == {"state": "open", "reason": "5 items failed in a row"}
 
 
 @pytest.mark.parametrize(

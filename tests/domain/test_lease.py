@@ -82,23 +82,35 @@ def test_workers_that_shrink_to_their_target_reach_the_fair_share_after_two_roun
     assert ceilings == fair
 
 
-@given(claimable=st.integers(1, 10**7), workers=st.integers(0, 500))
-def test_a_lease_is_never_empty_nor_larger_than_what_there_is_or_the_most_allowed(claimable: int, workers: int) -> None:
-    size = lease_size(claimable, workers)
-    assert 1 <= size <= min(claimable, MAX_LEASE_ITEMS)
-    assert size == claimable or size >= MIN_LEASE_ITEMS
+@given(claimable=st.integers(1, 10**7), workers=st.integers(0, 500), limit=limits)
+def test_a_lease_is_never_empty_nor_larger_than_what_there_is_or_the_most_allowed(
+    claimable: int, workers: int, limit: int
+) -> None:
+    assert 1 <= lease_size(claimable, workers, limit) <= min(claimable, MAX_LEASE_ITEMS)
 
 
-@given(claimable=st.integers(2 * MIN_LEASE_ITEMS, 10**5), workers=st.integers(1, 50))
-def test_a_lease_leaves_at_least_half_for_the_others_while_there_is_much(claimable: int, workers: int) -> None:
-    assert lease_size(claimable, workers) <= -(-claimable // 2)
+@given(claimable=st.integers(1, 10**5), workers=st.integers(1, 50), limit=limits)
+def test_a_lease_fills_the_share_of_its_worker_as_far_as_there_is_work(
+    claimable: int, workers: int, limit: int
+) -> None:
+    share = min(MIN_LEASE_ITEMS, -(-limit // workers))
+    assert lease_size(claimable, workers, limit) >= min(claimable, share)
 
 
-def test_leases_shrink_towards_the_end_of_a_job() -> None:
+@given(claimable=st.integers(2 * MIN_LEASE_ITEMS, 10**5), workers=st.integers(1, 50), limit=limits)
+def test_a_lease_leaves_at_least_half_for_the_others_while_there_is_much(
+    claimable: int, workers: int, limit: int
+) -> None:
+    assert lease_size(claimable, workers, limit) <= -(-claimable // 2)
+
+
+@pytest.mark.req("S1")
+@pytest.mark.parametrize(("workers", "limit", "last"), [(2, 8, 4), (4, 4, 1), (3, 2, 1), (1, 50, 8)])
+def test_leases_shrink_towards_the_end_of_a_job_so_that_none_holds_it_up(workers: int, limit: int, last: int) -> None:
     left, sizes = 1_000, []
     while left:
-        sizes.append(lease_size(left, 2))
+        sizes.append(lease_size(left, workers, limit))
         left -= sizes[-1]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == MAX_LEASE_ITEMS
-    assert sizes[-1] <= MIN_LEASE_ITEMS
+    assert sizes[-1] <= last

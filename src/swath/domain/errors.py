@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from swath.domain.failure import Failure
+    from swath.domain.job import WaitingFor
 
 __all__ = [
     "BadInput",
@@ -71,7 +72,11 @@ class Conflict(UserError):
 
 
 class StoreUnavailable(SwathError):
-    """The store cannot answer now (locked, full, gone); nothing was changed."""
+    """The store cannot answer now (locked, full, gone); nothing was changed. `waiting_for` is what has to come back."""
+
+    def __init__(self, message: str, waiting_for: WaitingFor) -> None:
+        super().__init__(message)
+        self.waiting_for = waiting_for
 
 
 class StoreDamaged(SwathError):

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from swath.domain.attempt import Attempt, Finding, Tries
+from swath.domain.attempt import Attempt, Ended, Finding, Tries
 from swath.domain.failure import Failure
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 
-__all__ = ["ITEM_ID_LIMIT", "Item", "ItemRecord", "derive_item_id"]
+__all__ = ["ITEM_ID_LIMIT", "Item", "ItemRecord", "PastEnd", "derive_item_id"]
 
 ITEM_ID_LIMIT = 1_000  # characters; keys stay below every file system's limits by splitting
 
@@ -25,8 +25,20 @@ class Item(msgspec.Struct, frozen=True):
     input: dict[str, Any]
 
 
+class PastEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How an item ended in an earlier generation. `ended_at` in Unix seconds."""
+
+    generation: int
+    ended_at: float
+    end: Ended
+
+
 class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the store knows of an item. `not_before` is in Unix seconds and set only while it waits."""
+    """All that the store knows of an item. `not_before` is in Unix seconds and set only while it waits.
+
+    `generation` and `ended_at` are those of its end, once it has ended. `earlier` are its ends in generations before
+    the one it is in now, the oldest first; only a look at a single item has them.
+    """
 
     seq: int
     item_id: str
@@ -41,6 +53,10 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
     tries: Tries = Tries()
     not_before: float | None = None
     scraper_version: str = ""
+    generation: int = 0
+    ended_at: float | None = None
+    suspect: bool = False
+    earlier: tuple[PastEnd, ...] = ()
 
 
 def derive_item_id(input_: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 
-__all__ = ["JOB_ID_LIMIT", "Counts", "Job", "JobStatus", "final_state"]
+__all__ = ["JOB_ID_LIMIT", "Counts", "Job", "JobStatus", "Stopping", "WaitingFor", "final_state"]
 
 JOB_ID_LIMIT = 200
 
@@ -30,6 +31,21 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def same_order(self, other: Job) -> bool:
         """Whether both ask for the same work; the time of asking does not matter."""
         return msgspec.structs.replace(self, created_at=0.0) == msgspec.structs.replace(other, created_at=0.0)
+
+
+class Stopping(StrEnum):
+    """Why a job ends before its items are all done; also the reason that its cancelled items carry."""
+
+    CANCELLED = "cancelled"
+    CIRCUIT_OPEN = "circuit_open"
+
+
+class WaitingFor(StrEnum):
+    """What keeps a running job from going on, through no fault of its own."""
+
+    STORE = "store"
+    DISK = "disk"
+    QUEUE = "queue"
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +84,10 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     ended_at: float | None = None
     loaded_rows: int = 0
-    cancelling: bool = False
-    waiting_for: str | None = None
+    stopping: Stopping | None = None
+    circuit_opened: str | None = None  # why, if it is open
+    waiting_for: WaitingFor | None = None
+    deleting: bool = False
     manifest: dict[str, Any] | None = None
 
     @property
@@ -92,6 +110,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "eta_seconds": None if eta is None else round(eta, 1),
             "cost": 0.0,  # no paid way out exists yet, so nothing can have cost anything
             "waiting_for": self.waiting_for,
+            "circuit": {"state": "open" if self.circuit_opened else "closed", "reason": self.circuit_opened},
             "scraper_id": self.job.scraper_id,
             "name": self.job.name,
             "labels": self.job.labels,
@@ -104,11 +123,13 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def final_state(counts: Counts, *, cancelled: bool) -> JobState:
-    """How a job ends, from its items alone (and whether somebody cancelled it before they were all done)."""
+def final_state(counts: Counts, stopping: Stopping | None) -> JobState:
+    """How a job ends, from its items and from what made it stop before they were all done, if anything did."""
     if counts.remaining:
         raise ValueError(f"{counts.remaining} items have not ended")
-    if cancelled and (counts.cancelled or not counts.total):  # cancelled before its first item was loaded
+    if stopping is Stopping.CIRCUIT_OPEN:
+        return JobState.FAILED
+    if stopping is Stopping.CANCELLED and (counts.cancelled or not counts.total):  # or before its first item was loaded
         return JobState.CANCELLED
     if counts.success == 0:
         return JobState.FAILED

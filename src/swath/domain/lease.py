@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from swath.domain.attempt import Attempt, Tries
-from swath.domain.job import Job
+from swath.domain.job import Job, Stopping
 
 __all__ = [
     "MAX_LEASE_ITEMS",
+    "POISON_CRASHES",
     "Directive",
     "Grant",
     "Lease",
@@ -32,6 +33,7 @@ __all__ = [
 
 MAX_LEASE_ITEMS = 100
 MIN_LEASE_ITEMS = 8
+POISON_CRASHES = 3  # deaths of a worker that ran nothing but this item
 
 
 class LeasedItem(msgspec.Struct, frozen=True):
@@ -47,8 +49,9 @@ class LeasedItem(msgspec.Struct, frozen=True):
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """What a claim returns. Without its `fence` no outcome is accepted.
 
-    `slots` and `target` are the worker's on the job. A lease with no items is the right to end a job: sweep what was
-    cancelled, write the manifest, close.
+    `slots` and `target` are the worker's on the job. `alone`: its one item is suspected of having killed a worker, so
+    nothing else may run beside it, and that it has begun is committed first. A lease with no items is the right to end
+    a job (sweep what is left if it is `stopping`, write the manifest, close) or to delete one.
     """
 
     fence: int
@@ -58,7 +61,9 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0
     target: int = 0
     lease_seconds: float = 15.0
-    cancelling: bool = False
+    revision: int = 0  # of the job's policy
+    alone: bool = False
+    stopping: Stopping | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,10 +132,13 @@ def grant_slots(limit: int, ceiling: int, target: int, slots_of_others: int) -> 
     return max(ceiling, min(target, limit - slots_of_others))
 
 
-def lease_size(claimable: int, workers: int) -> int:
+def lease_size(claimable: int, workers: int, limit: int) -> int:
     """How many items to hand out at once: enough to spare round trips, few enough to leave work for others.
 
-    Halving what is left among the workers on the job keeps the last leases small, so no straggler holds up its end.
+    Halving what is left among the workers on the job keeps the last leases small, down to what a worker's share of the
+    `limit` lets it run at once, so no straggler holds up the end.
     """
-    fair = -(-claimable // (2 * max(1, workers)))
-    return min(claimable, max(MIN_LEASE_ITEMS, min(MAX_LEASE_ITEMS, fair)))
+    workers = max(1, workers)
+    fair = -(-claimable // (2 * workers))
+    smallest = min(MIN_LEASE_ITEMS, -(-limit // workers))
+    return min(claimable, max(smallest, min(MAX_LEASE_ITEMS, fair)))

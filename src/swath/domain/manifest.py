@@ -44,6 +44,7 @@ class JobMetadata(msgspec.Struct, frozen=True, kw_only=True):
     cost: float
     created_at: float
     execution_policy: dict[str, Any]
+    circuit_opened: str | None = None  # why, if it did
 
 
 class Tally:

@@ -1,6 +1,6 @@
 """ExecutionPolicy: how a job wants to be run. Comes from people's YAML or JSON, so it is checked field by field.
 
-`circuit_breaker`, `proxy` and `requests_per_second` are data here; the parts that act on them read them from the job.
+`proxy` and `requests_per_second` are data here; the parts that act on them read them from the job.
 """
 
 from __future__ import annotations
@@ -153,6 +153,8 @@ class ExecutionPolicy(_Section):
     circuit_breaker: CircuitBreaker = CircuitBreaker()
     proxy: Proxy = Proxy()
     keep: Keep = Keep.BOTH
+    retention_days: float | None = Field(default=None, gt=0, le=36_500, allow_inf_nan=False)
+    """The job and all its data are deleted so long after it ended; by default they stay."""
 
     def with_concurrency(self, workers: int) -> ExecutionPolicy:
         """The same policy with another `max_concurrent_workers`, checked."""

@@ -27,7 +27,7 @@ class ItemState(StrEnum):
     @property
     def terminal(self) -> bool:
         """Whether the item has ended in this generation."""
-        return not ITEM_MOVES[self]
+        return self in _ITEM_ENDS
 
 
 class JobState(StrEnum):
@@ -54,25 +54,20 @@ _ITEM_ENDS: Final = frozenset({_I.SUCCESS, _I.FAILED, _I.SKIPPED, _I.CANCELLED})
 
 # From queued and in_progress an item goes back to pending to wait for a retry, or when its worker dies or stops.
 # A stored item is `pending` until it ends, and its lease says the rest, so every end is reachable from pending too.
+# From an end the only way is a new generation: a retry makes the item pending again.
 ITEM_MOVES: Final[Mapping[ItemState, frozenset[ItemState]]] = {
     _I.PENDING: frozenset({_I.QUEUED, *_ITEM_ENDS}),
     _I.QUEUED: frozenset({_I.IN_PROGRESS, _I.PENDING, *_ITEM_ENDS}),
     _I.IN_PROGRESS: frozenset({_I.PENDING, _I.SUCCESS, _I.FAILED, _I.SKIPPED}),
-    _I.SUCCESS: frozenset(),
-    _I.FAILED: frozenset(),
-    _I.SKIPPED: frozenset(),
-    _I.CANCELLED: frozenset(),
+    **dict.fromkeys(_ITEM_ENDS, frozenset({_I.PENDING})),
 }
 
 JOB_MOVES: Final[Mapping[JobState, frozenset[JobState]]] = {
     _J.LOADING: frozenset({_J.PENDING, _J.CANCELLED}),
     _J.PENDING: frozenset({_J.RUNNING, _J.PAUSED, _J.CANCELLED}),
     _J.RUNNING: frozenset({_J.PAUSED, *_JOB_ENDS}),
-    _J.PAUSED: frozenset({_J.RUNNING, _J.PENDING, _J.CANCELLED}),
-    _J.COMPLETED: frozenset(),
-    _J.PARTIALLY_COMPLETED: frozenset(),
-    _J.FAILED: frozenset(),
-    _J.CANCELLED: frozenset(),
+    _J.PAUSED: frozenset({_J.RUNNING, _J.PENDING, *_JOB_ENDS}),  # its last running items may end all there is
+    **dict.fromkeys(_JOB_ENDS, frozenset({_J.PENDING})),  # a retry: the next generation
 }
 
 
@@ -95,7 +90,7 @@ def diagram() -> str:
     tables = (("Item", ITEM_MOVES), ("Job", JOB_MOVES))
     for title, moves in tables:
         lines = [f"    {old} --> {new}" for old, news in moves.items() for new in sorted(news)]
-        lines += [f"    {old} --> [*]" for old, news in moves.items() if not news]
+        lines += [f"    {old} --> [*]" for old in moves if old.terminal]
         parts.append("\n".join([f"## {title}", "", "```mermaid", "stateDiagram-v2", *lines, "```", ""]))
     return "\n".join(parts)
 

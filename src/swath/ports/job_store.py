@@ -1,6 +1,6 @@
 """JobStore: jobs and items as data. Comes before: accept (writes them). After: finish and everybody who looks.
 
-Handing out work is the other half of the same store: ports/lease_book.py.
+Other parts of the same store: ports/job_control.py changes jobs, ports/lease_book.py and ports/endings.py work on them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class JobStore(Protocol):
     async def submit(self, job: Job) -> JobStatus:
         """Creates the job in state `loading`, or returns it as it stands if the same order exists already.
 
-        Raises Conflict if the id is taken by another order.
+        The order is compared as it was first given, whatever became of its policy since. Raises Conflict if the id is
+        taken by another order, or by a job that is being deleted.
         """
         ...
 
@@ -58,7 +59,7 @@ class JobStore(Protocol):
 
         A batch whose number was loaded before with the same digest changes nothing and answers as it did then. With
         another digest it raises Conflict, naming the first row that differs. Numbers must come in order. A new batch
-        for a job that is no longer `loading` is a Conflict too.
+        for a job that is no longer `loading`, or is being deleted, is a Conflict too.
         """
         ...
 
@@ -77,7 +78,10 @@ class JobStore(Protocol):
         ...
 
     async def status(self, job_id: str) -> JobStatus:
-        """The job with its counters, in one consistent reading; costs the same for any size. Raises UnknownName."""
+        """The job with its counters, in one consistent reading; costs the same for any size. Raises UnknownName.
+
+        `waiting_for` is what any living worker of the store says it waits for, while the job has not ended.
+        """
         ...
 
     async def jobs(self, after: str | None = None, limit: int = 100) -> list[JobStatus]:
@@ -89,14 +93,7 @@ class JobStore(Protocol):
         ...
 
     async def item(self, job_id: str, item_id: str) -> ItemRecord:
-        """One item. Raises UnknownName for the job or the item."""
-        ...
-
-    async def cancel(self, job_id: str) -> JobStatus:
-        """Asks the job to stop: nothing more is leased, workers learn it at their next word, the rest gets cancelled.
-
-        A terminal job is returned unchanged.
-        """
+        """One item, with its ends in earlier generations. Raises UnknownName for the job or the item."""
         ...
 
     async def close(self) -> None:

@@ -1,17 +1,16 @@
 """LeaseBook: who works on what. The worker claims, reports and finishes; anybody rescues what the dead left behind.
 
-The other half of the store (ports/job_store.py). Outcomes and counters change in one commit, and only under the fence.
+Outcomes, counters and the job's circuit change in one commit, and only under the fence. After: ports/endings.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from swath.domain.attempt import Ended, HandedBack
-from swath.domain.job import JobStatus
+from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Grant, Lease, Report, RescuedLease
-from swath.domain.transitions import JobState
 
 __all__ = ["LeaseBook"]
 
@@ -24,13 +23,35 @@ class LeaseBook(Protocol):
     """
 
     async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
-        """Hands out the next items of the most urgent job that has some, with a fence no lease had before.
+        """Hands out the next items of the job whose turn it is (domain/turns.py), with a fence no lease had before.
 
-        `job_id` asks for that job only; `without` names jobs this worker cannot run. Returns None when there is nothing
-        to do now: no item is due, or every slot of the job belongs to other workers that can use it. An item is held by
-        one lease at most. The first claim of a job makes it `running`. Higher priority first, then fewer items, then
-        age. A worker's first lease of a job brings its slots; a further one leaves them as they are.
+        Candidates are jobs that are `pending` or `running`, neither stopping nor being deleted, with an item that may
+        be handed out now, and of whose slots other workers that can use them do not have all. `job_id` asks for that
+        job only; `without` names jobs this worker cannot run. None when there is no candidate. The first claim of a job
+        makes it `running`. An item is held by one lease at most.
+
+        Items that came back are handed out before fresh ones. A suspect (see `rescue`) comes before all others, in a
+        lease of its own, marked `alone`. Of items that never began no more are handed out than the job's circuit has
+        not yet released (domain/circuit.py). A worker's first lease of a job brings its slots; a further one leaves
+        them as they are.
         """
+        ...
+
+    def begin(self, lease: Lease, seq: int) -> bool:
+        """Whether an item of the lease may start now; if so, notes that it runs, so that a death finds it.
+
+        Called on the event loop before each attempt, so it neither waits nor fails. False once the job is paused, is
+        stopping, or has another policy than the lease, as far as can be told without a word over the network; then
+        nothing is noted.
+        """
+        ...
+
+    def leave(self, lease: Lease, seq: int) -> None:
+        """The attempt is over, whatever came of it: a death no longer finds it running."""
+        ...
+
+    def tell_waiting(self, worker_id: str, what: WaitingFor | None) -> None:
+        """Lets everybody who looks at a status know what this worker waits for. Neither waits nor fails."""
         ...
 
     async def finish(
@@ -40,16 +61,19 @@ class LeaseBook(Protocol):
 
         An item counts only if this lease holds it and it has not ended; `accepted` says which did, and says the same
         nothing-changed answer (absent from `accepted`) when the call is repeated. An item handed back is held by nobody
-        and claimable after its delay. If the lease was taken away: directive `lost`, nothing changed.
-        The slots of all workers on a job never add up to more than its `max_concurrent_workers`.
+        and claimable after its delay; a suspect stays one unless it was tried. If the lease was taken away: directive
+        `lost`, nothing changed. Ends are recorded in the job's circuit; if it opens, the job stops or is paused in the
+        same commit, as its policy says. Directive `stop` when the job is paused, stops, or has another policy than the
+        lease. The slots of all workers on a job never add up to more than its `max_concurrent_workers`, or, after that
+        was lowered, to more than before.
         """
         ...
 
     async def renew(self, worker_id: str, fences: Collection[int]) -> Mapping[int, Directive]:
         """Extends these leases of the worker and says for each whether to go on. May be called from another thread.
 
-        A rescued lease is lost, to its cleaner too, who has one length of a lease for the clean-up. The right to end a
-        job goes on even if the job was cancelled.
+        A rescued lease is lost, to its cleaner too, who has one length of a lease for the clean-up. Directives as by
+        `finish`; the right to end or to delete a job always goes on.
         """
         ...
 
@@ -64,29 +88,9 @@ class LeaseBook(Protocol):
     async def rescue(self, worker_id: str) -> list[RescuedLease]:
         """Takes leases away from workers that died or fell silent, and hands them to the caller to clean up.
 
-        Their unfinished items become claimable at once; those that had begun count a crash. Each such lease is given to
-        one caller until it is released; if the caller dies too, to the next. The job cannot end before.
+        Their unfinished items become claimable at once. Those that ran when they were last heard of are suspects from
+        now on. One that ran in a lease marked `alone`, and whose begin had been committed, counts a crash; with
+        POISON_CRASHES of them it ends here as `failed`, kind `poison`, an outcome like any other. Each such lease is
+        given to one caller until it is released; if the caller dies too, to the next. The job cannot end before.
         """
-        ...
-
-    async def claim_ending(
-        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
-    ) -> Lease | None:
-        """Hands out the right to end a job: one whose items have all ended, or which was cancelled, and that has no
-        other lease. `cancelling` says whether there may be items to sweep. One holder at a time.
-
-        `job_id` asks for that job only; `without` names jobs that this worker could not end just now.
-        """
-        ...
-
-    async def sweep(self, lease: Lease, limit: int) -> int:
-        """Turns up to `limit` unfinished items of a cancelled job into `cancelled`; answers how many were left before.
-
-        Zero means done. Raises LeaseLost when the right to end was taken away."""
-        ...
-
-    async def end(self, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
-        """Makes the job terminal and releases the lease, in one commit.
-
-        Raises LeaseLost when the right to end was taken away, ValueError when items are unfinished."""
         ...

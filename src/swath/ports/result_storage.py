@@ -57,6 +57,10 @@ class ResultStorage(Protocol):
         """Removes every document whose key begins so (manifest parts of an interrupted ending)."""
         ...
 
+    async def clear(self, job_id: str) -> None:
+        """Removes everything of the job, staged and published. Can be repeated; may take long for many files."""
+        ...
+
     def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
         """All keys that begin so, in any order; nothing that is only staged."""
         ...

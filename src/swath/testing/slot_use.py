@@ -43,11 +43,10 @@ async def _measure(folder: Path, workers: int, items: int, limit: int) -> str:
         create = await _start(environment, *order, "--concurrency", str(limit))
         if await create.wait():
             raise SystemExit("the job could not be created")
-        processes = [await _start(environment, "worker") for _ in range(workers)]
+        process = await _start(environment, "worker", "--processes", str(workers))
         used, seconds = await _watch(county, items, limit)
-        for process in processes:
-            process.terminate()
-        await asyncio.gather(*(process.wait() for process in processes))
+        process.terminate()
+        await process.wait()
         return (
             f"{workers} worker processes, {items} items of {PAGE_MS:g} ms, limit {limit}: {used:.1%} of slots used, "
             f"{seconds:.2f} s from the first request to the last (ideal {items / limit * PAGE_MS / 1000:.2f} s), "

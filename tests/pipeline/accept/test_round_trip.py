@@ -158,7 +158,9 @@ def test_a_load_killed_anywhere_any_number_of_times_ends_the_same(
 
 @pytest.mark.req("J2")
 @pytest.mark.parametrize("form", list(Format))
-def test_memory_does_not_grow_with_the_number_of_rows(form: Format) -> None:
+def test_memory_does_not_grow_with_the_number_of_rows(form: Format, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "BATCH_ROWS", 2_000)
+
     def peak(rows: int) -> int:
         pieces = {
             Format.CSV: [b"parcel_id\n", *(b"%d\n" % n for n in range(rows))],

@@ -12,14 +12,16 @@ from swath.backends.memory.store import MemoryStore
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import StoreUnavailable
 from swath.domain.item import Item
-from swath.domain.job import Job
+from swath.domain.job import Job, WaitingFor
 from swath.domain.lease import Grant, Lease, Report
 from swath.domain.page import Page
 from swath.domain.transitions import ItemState
 from swath.kit.scraper import HttpScraper
+from swath.pipeline.dispatch.waits import Waits
 from swath.pipeline.execute import committer as committing
 from swath.pipeline.execute.attempt import Bench
 from swath.pipeline.execute.committer import Committer
+from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
 from swath.pipeline.finish.artifacts import files_of
@@ -65,9 +67,10 @@ async def _leased(store: MemoryStore, items: int) -> Lease:
 def _committer(store: MemoryStore, storage: MemoryResults, clock: FakeClock, lease: Lease) -> Committer:
     slots = JobSlots(lease.slots, lease.target, lambda: 100)
     bench = Bench(lease.job, OnePage(), NoSite(), clock, "w")
-    runner = LeaseRunner(lease, bench, clock.boot() + lease.lease_seconds, slots, lambda: None)
+    floor = Floor(store, Waits(store, clock, "w"), lambda: slots.running, lambda: None)
+    runner = LeaseRunner(lease, bench, clock.boot() + lease.lease_seconds, slots, floor)
     slots.users.add(runner)
-    return Committer(runner, store, storage, clock, report_seconds=0.01)
+    return Committer(runner, storage, clock, report_seconds=0.01)
 
 
 @pytest.mark.req("Z1", "W3")
@@ -103,7 +106,7 @@ class AnswerLost(MemoryStore):
         grant = await super().finish(lease, ended, handed_back, report)
         if ended and not self.lost:
             self.lost = True
-            raise StoreUnavailable("the line is dead")
+            raise StoreUnavailable("the line is dead", WaitingFor.STORE)
         return grant
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from swath import HttpScraper, WebPage, WebSession
 from swath import scraper as declare
 from swath.domain.attempt import Ended, HandedBack
-from swath.domain.errors import LeaseLost
+from swath.domain.errors import LeaseLost, NotFound
 from swath.domain.job import Job
 from swath.domain.lease import Directive, Grant, Lease, LeasedItem
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import ItemState
 from swath.pipeline.execute.attempt import Bench
+from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.outbox import Outcome
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
@@ -24,11 +26,30 @@ from swath.web.transport import Request, Response
 LEASE_SECONDS = 15.0
 
 
+class Book:
+    """Lets items start, until it does not any more, and knows which of them run."""
+
+    def __init__(self) -> None:
+        self.lets_start = True
+        self.running: set[int] = set()
+        self.begun: list[int] = []
+
+    def begin(self, lease: Lease, seq: int) -> bool:
+        if self.lets_start:
+            self.running.add(seq)
+            self.begun.append(seq)
+        return self.lets_start
+
+    def leave(self, lease: Lease, seq: int) -> None:
+        self.running.remove(seq)
+
+
 class Site:
     """Answers everything, after letting the test do something about it."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
+        self.book = Book()
         self.sent: list[str] = []
         self.status = 200
         self.sleep_before_answer = 0.0
@@ -80,7 +101,10 @@ def runner_of(
     )
     bench = Bench(job, scraper or Twice(), site, site.clock, "w")
     job_slots = JobSlots(slots, slots, lambda: 1_000)
-    runner = LeaseRunner(lease, bench, site.clock.boot() + LEASE_SECONDS, job_slots, lambda: None)
+    book: Any = site.book
+    waits: Any = None
+    floor = Floor(book, waits, lambda: job_slots.running, lambda: None)
+    runner = LeaseRunner(lease, bench, site.clock.boot() + LEASE_SECONDS, job_slots, floor)
     job_slots.users.add(runner)
     return runner
 
@@ -211,3 +235,69 @@ async def test_a_scraper_that_says_that_the_lease_is_lost_only_fails_its_item(si
     assert isinstance(outcome.end, Ended)
     assert outcome.end.failure is not None
     assert outcome.end.failure.kind == "internal"
+
+
+class Swallower(Twice):
+    """Makes an answer of its own out of whatever goes wrong."""
+
+    async def fetch(self, item: object, web: WebSession) -> WebPage:
+        try:
+            return await web.get("http://site.test/first")
+        except Exception as error:
+            raise NotFound("nothing there") from error
+
+
+@pytest.mark.req("S4", "J5")
+async def test_nothing_starts_once_the_book_says_no_and_the_rest_goes_back(site: Site) -> None:
+    runner = runner_of(site, items=3)
+    runner.start_ready()
+    site.book.lets_start = False
+    await settled()
+    assert site.sent == []  # the first one had started; its first request was stopped
+    backs = [outcome.end for outcome in await outcomes(runner)]
+    assert sorted(back.seq for back in backs if isinstance(back, HandedBack)) == [1, 2, 3]
+    assert all(back.attempts == () and back.tries.own == 0 for back in backs)
+    assert (runner.drained, runner.stopping, site.book.running) == (True, True, set())
+
+
+@pytest.mark.req("S4", "W2")
+async def test_what_a_scraper_makes_of_a_request_that_was_held_back_does_not_count(site: Site) -> None:
+    runner = runner_of(site, scraper=Swallower())
+    runner.start_ready()
+    site.book.lets_start = False
+    await settled()
+    (outcome,) = await outcomes(runner)
+    assert isinstance(outcome.end, HandedBack)
+
+
+@pytest.mark.req("J5", "S4")
+async def test_an_item_that_has_sent_a_request_may_finish(site: Site) -> None:
+    runner = runner_of(site, items=2)
+
+    async def stop_after_the_first(request: Request) -> Response:
+        site.book.lets_start = False
+        return await Site.send(site, request)
+
+    site.send = stop_after_the_first  # type: ignore[method-assign]
+    runner.start_ready()
+    await settled()
+    assert site.sent == ["http://site.test/first", "http://site.test/second"]
+    ends = {outcome.item_id: outcome.end for outcome in await outcomes(runner)}
+    assert isinstance(ends["1"], Ended)
+    assert isinstance(ends["2"], HandedBack)
+
+
+@pytest.mark.req("S6")
+async def test_the_book_knows_what_runs_and_what_waits_for_a_retry_does_not(site: Site) -> None:
+    runner = runner_of(site, slots=2, items=2)
+    runner.start_ready()
+    assert site.book.running == {1, 2}
+    site.status = 500
+    await settled()
+    assert site.book.running == set()
+    site.status = 200
+    site.clock.advance(1.2)
+    await settled()
+    assert len(await outcomes(runner)) == 2
+    assert sorted(site.book.begun) == [1] * 4 + [2] * 4  # each attempt: at its start and before its first request
+    assert site.book.running == set()

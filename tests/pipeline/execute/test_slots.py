@@ -76,3 +76,12 @@ def test_a_worker_runs_no_more_than_it_has_room_for_whatever_the_job_allows() ->
     slots.users.add(Holder(ready=50))
     assert slots.free == 2
     assert slots.report().demand == 2
+
+
+@pytest.mark.req("S1")
+def test_slots_given_up_while_there_was_nothing_to_run_are_owed_again_when_a_further_lease_comes() -> None:
+    slots = JobSlots(4, 4, plenty)
+    slots.apply(grant(4, 0))
+    assert (slots.free, slots.owed) == (0, False)
+    slots.hope_for(8)
+    assert (slots.free, slots.owed) == (0, True)  # asked for, not taken: others may have got them

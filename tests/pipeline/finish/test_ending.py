@@ -11,7 +11,7 @@ import pytest
 from swath.backends.embedded.results import FolderResults
 from swath.backends.memory.store import MemoryStore
 from swath.domain.errors import StoreUnavailable, Unbalanced
-from swath.domain.job import Counts, JobStatus
+from swath.domain.job import Counts, JobStatus, WaitingFor
 from swath.domain.lease import Directive
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState, JobState
@@ -354,7 +354,7 @@ async def test_a_full_disk_gives_the_right_to_end_back(
     store: Store, storage: FolderResults, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
-        raise StoreUnavailable("the disk is full")
+        raise StoreUnavailable("the disk is full", WaitingFor.DISK)
 
     await run(store, storage, IDS)
     with monkeypatch.context() as failing:
@@ -362,4 +362,25 @@ async def test_a_full_disk_gives_the_right_to_end_back(
         with pytest.raises(StoreUnavailable):
             await finisher(store, storage, clock).run_once()
     await ended(store, storage, clock)
+    await assert_verified(store, storage)
+
+
+@pytest.mark.req("Z9")
+async def test_a_job_that_waits_for_the_disk_is_tried_again_soon_and_says_so_meanwhile(
+    store: Store, storage: FolderResults, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
+        raise StoreUnavailable("the disk is full", WaitingFor.DISK)
+
+    await run(store, storage, IDS)
+    one = finisher(store, storage, clock)
+    with monkeypatch.context() as failing:
+        failing.setattr(storage, "put", full)
+        for _ in range(20):  # longer than the put-off of other errors takes to grow
+            with pytest.raises(StoreUnavailable) as raised:
+                await one.run_once()
+            assert raised.value.waiting_for is WaitingFor.DISK
+            clock.advance(0.5)
+    clock.advance(2.0)
+    assert await one.run_once() is not None
     await assert_verified(store, storage)

@@ -1,112 +1,205 @@
-"""How work is found and handed out in the embedded store. Runs inside one transaction. After: finishing.py."""
+"""How work is found and handed out in the embedded store. Runs inside one transaction. After: finishing.py.
+
+One query finds the jobs that have work; whose turn it is, and how much of it, is decided in the domain.
+"""
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
 from collections.abc import Collection
+from typing import Final, NamedTuple
 
 import msgspec
 
 from swath.backends.embedded import shares
-from swath.backends.embedded.jobs import Progress, readable
-from swath.backends.embedded.leases import Times, next_fence
+from swath.backends.embedded.leases import Purpose, Times, insert_lease
+from swath.backends.embedded.progress import read_progress
+from swath.backends.embedded.schema import Rank
+from swath.backends.embedded.specs import readable
+from swath.domain.circuit import Circuit, unreleased
 from swath.domain.job import Job
 from swath.domain.lease import MAX_LEASE_ITEMS, Lease, LeasedItem, lease_size
 from swath.domain.transitions import JobState
+from swath.domain.turns import Candidate, next_in_turn
 
 __all__ = ["claim"]
 
-_progress_decoder = msgspec.json.Decoder(Progress)
+# Each row of `waiting` is asked apart for what is due, because it is found by its key at once.
+_JOBS: Final = (
+    "SELECT j.job_no, j.job_id, j.state, j.revision, j.priority, j.concurrency, j.total, j.fresh, j.next_seq, "
+    "j.served, j.released, j.finished, j.spec, "
+    "(SELECT count(*) FROM shares AS s WHERE s.job_no = j.job_no AND s.worker <> :worker AND s.demand > 0) AS others, "
+    "EXISTS (SELECT 1 FROM waiting WHERE job_no = j.job_no AND rank = :suspect AND due <= :boot) AS suspect, "
+    "EXISTS (SELECT 1 FROM waiting WHERE job_no = j.job_no AND rank = :begun AND due <= :boot) AS begun, "
+    "j.fresh > 0 "
+    "OR EXISTS (SELECT 1 FROM waiting WHERE job_no = j.job_no AND rank = :untried AND due <= :boot) "
+    "OR EXISTS (SELECT 1 FROM waiting WHERE job_no = j.job_no AND rank = :reopened) AS unbegun "
+    "FROM jobs AS j INDEXED BY jobs_runnable WHERE j.state IN ('pending', 'running') AND j.stopping IS NULL "
+    "AND j.deleting = 0 AND (:job_id IS NULL OR j.job_id = :job_id)"
+)
+_RANKS: Final = {rank.name.lower(): rank.value for rank in Rank}
+
+
+class _Ready(NamedTuple):
+    """A job with work for this worker. `most` is how many items that never began it may hand out; None: any number."""
+
+    row: sqlite3.Row
+    order: Job
+    most: int | None
 
 
 def claim(
     db: sqlite3.Connection, times: Times, worker_id: str, job_id: str | None, without: Collection[str]
 ) -> Lease | None:
     """See LeaseBook.claim."""
-    cursor = db.execute(
-        "SELECT job_no, job_id, spec, state, concurrency, fresh, next_seq FROM jobs INDEXED BY jobs_runnable "
-        "WHERE state IN ('pending', 'running') AND cancelling = 0 AND (?1 IS NULL OR job_id = ?1) "
-        "ORDER BY priority DESC, total, job_no",
-        (job_id,),
-    )
+    cursor = db.execute(_JOBS, {"worker": worker_id, "boot": times.boot, "job_id": job_id, **_RANKS})
     cursor.row_factory = sqlite3.Row
-    for job in cursor.fetchall():
-        order = readable(job["spec"])
-        if job["job_id"] in without or order is None:
-            continue
-        others = shares.busy_others(db, job["job_no"], worker_id)
-        if others >= job["concurrency"]:
-            continue  # this worker would hold items without a slot to run them
-        wanted = _wanted(db, job, times.boot, others + 1)
-        if wanted:
-            return _grant(db, times, worker_id, job, order, wanted)
-    return None
+    found = (_ready(row) for row in cursor.fetchall() if row["job_id"] not in without)
+    jobs = {job.row["job_no"]: job for job in found if job is not None}
+    (granted,) = db.execute("SELECT value FROM meta WHERE key = 'granted'").fetchone()
+    turn = next_in_turn([_candidate(job.row) for job in jobs.values()], granted)
+    return None if turn is None else _grant(db, times, worker_id, jobs[turn.number])
 
 
-def _wanted(db: sqlite3.Connection, job: sqlite3.Row, boot: float, workers: int) -> int:
-    # Beyond this many claimable items a lease has its full size anyway, so there is no need to count further.
-    enough = 2 * MAX_LEASE_ITEMS * workers
-    (due,) = db.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE job_no = ? AND due <= ? LIMIT ?)",
-        (job["job_no"], boot, enough),
-    ).fetchone()
-    claimable = job["fresh"] + due
-    return lease_size(claimable, workers) if claimable else 0
+def _ready(row: sqlite3.Row) -> _Ready | None:
+    if row["others"] >= row["concurrency"]:
+        return None  # this worker would hold items without a slot to run them
+    order = readable(row["spec"])
+    if order is None:
+        return None
+    circuit = Circuit(finished=row["finished"], released=row["released"])
+    most = unreleased(circuit, order.policy.circuit_breaker)
+    has_work = row["suspect"] or row["begun"] or (row["unbegun"] and most != 0)
+    return _Ready(row, order, most) if has_work else None
 
 
-def _grant(db: sqlite3.Connection, times: Times, worker_id: str, job: sqlite3.Row, order: Job, wanted: int) -> Lease:
-    job_no = job["job_no"]
-    fence = next_fence(db)
-    items = _take_waiting(db, job_no, fence, times.boot, wanted)
-    items += _take_fresh(db, job_no, fence, job["next_seq"], wanted - len(items))
-    if job["state"] == JobState.PENDING:
-        db.execute(
-            "UPDATE jobs SET state = ?, started_at = coalesce(started_at, ?), mark_at = ? WHERE job_no = ?",
-            (JobState.RUNNING.value, times.now, times.boot, job_no),
-        )
-    slots, target = shares.enter(db, job_no, worker_id, job["concurrency"], len(items))
-    seqs = msgspec.json.encode([item.seq for item in items])
-    db.execute(
-        "INSERT INTO leases (fence, job_no, worker, ending, seqs, renewed, expires) VALUES (?, ?, ?, 0, ?, ?, ?)",
-        (fence, job_no, worker_id, seqs, times.boot, times.expires),
-    )
+def _candidate(row: sqlite3.Row) -> Candidate:
+    return Candidate(row["priority"], row["total"], row["job_no"], row["served"])
+
+
+def _grant(db: sqlite3.Connection, times: Times, worker_id: str, job: _Ready) -> Lease:
+    row, job_no = job.row, job.row["job_no"]
+    alone = bool(row["suspect"])
+    taken = _suspect(db, job_no, times.boot) if alone else _next_items(db, times.boot, job)
+    seqs = [item.seq for item in taken.items]
+    fence = insert_lease(db, times, job_no, worker_id, Purpose.ITEMS, seqs=seqs, alone=alone)
+    _hold(db, job_no, fence, taken)
+    _note_grant(db, times, row, taken)
+    slots, target = shares.enter(db, job_no, worker_id, row["concurrency"], len(seqs))
     return Lease(
         fence=fence,
-        job=order,
+        job=job.order,
         worker_id=worker_id,
-        items=tuple(items),
+        items=tuple(taken.items),
         slots=slots,
         target=target,
         lease_seconds=times.lease_seconds,
+        revision=row["revision"],
+        alone=alone,
     )
 
 
-def _take_waiting(db: sqlite3.Connection, job_no: int, fence: int, boot: float, most: int) -> list[LeasedItem]:
-    rows = db.execute(
-        "SELECT w.due, w.seq, i.item_id, i.input, i.progress FROM waiting AS w "
+_Waiting = tuple[float, int, int, str, bytes, bytes | None]  # due, seq, rank, then what the item's row says
+
+
+class _Taken(NamedTuple):
+    """Items to be handed out: first those that waited, then `fresh` of those that never were."""
+
+    items: list[LeasedItem]
+    waited: list[_Waiting]
+    fresh: int = 0
+
+    @property
+    def unbegun(self) -> int:
+        """How many of them never began."""
+        return self.fresh + sum(rank >= Rank.UNTRIED for _, _, rank, *_ in self.waited)
+
+
+def _suspect(db: sqlite3.Connection, job_no: int, boot: float) -> _Taken:
+    waited = _waiting(db, job_no, Rank.SUSPECT, boot, 1)
+    return _Taken([_leased(one) for one in waited], waited)
+
+
+def _next_items(db: sqlite3.Connection, boot: float, job: _Ready) -> _Taken:
+    """What came back, by the time it was due, then what a retry has reopened, then the fresh."""
+    row, job_no = job.row, job.row["job_no"]
+    # Beyond this many claimable items a lease has its full size anyway, so there is no need to count further.
+    enough = 2 * MAX_LEASE_ITEMS * (row["others"] + 1)
+    most = enough if job.most is None else job.most
+    begun = _count_due(db, job_no, Rank.BEGUN, boot, enough)
+    untried = _count_due(db, job_no, Rank.UNTRIED, boot, min(enough, most))
+    reopened = _count_due(db, job_no, Rank.REOPENED, boot, min(enough, most))
+    claimable = begun + min(most, untried + reopened + row["fresh"])
+    wanted = lease_size(claimable, row["others"] + 1, row["concurrency"])
+    came_back = heapq.merge(
+        _waiting(db, job_no, Rank.BEGUN, boot, min(begun, wanted)),
+        _waiting(db, job_no, Rank.UNTRIED, boot, min(untried, wanted)),
+    )
+    waited = list(came_back)[:wanted]
+    most -= sum(rank == Rank.UNTRIED for _, _, rank, *_ in waited)
+    waited += _waiting(db, job_no, Rank.REOPENED, boot, min(most, reopened, wanted - len(waited)))
+    most -= sum(rank == Rank.REOPENED for _, _, rank, *_ in waited)
+    fresh = _fresh(db, job_no, row["next_seq"], min(most, row["fresh"], wanted - len(waited)))
+    return _Taken([*map(_leased, waited), *fresh], waited, len(fresh))
+
+
+def _count_due(db: sqlite3.Connection, job_no: int, rank: Rank, boot: float, most: int) -> int:
+    (due,) = db.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE job_no = ? AND rank = ? AND due <= ? LIMIT ?)",
+        (job_no, rank, boot, most),
+    ).fetchone()
+    return int(due)
+
+
+def _waiting(db: sqlite3.Connection, job_no: int, rank: Rank, boot: float, most: int) -> list[_Waiting]:
+    if most <= 0:
+        return []
+    return db.execute(
+        "SELECT w.due, w.seq, w.rank, i.item_id, i.input, i.progress FROM waiting AS w "
         "JOIN items AS i ON i.job_no = w.job_no AND i.seq = w.seq "
-        "WHERE w.job_no = ? AND w.due <= ? ORDER BY w.due, w.seq LIMIT ?",
-        (job_no, boot, most),
+        "WHERE w.job_no = ? AND w.rank = ? AND w.due <= ? ORDER BY w.due, w.seq LIMIT ?",
+        (job_no, rank, boot, most),
     ).fetchall()
-    items = []
-    for due, seq, item_id, input_, progress in rows:
-        db.execute("DELETE FROM waiting WHERE job_no = ? AND due = ? AND seq = ?", (job_no, due, seq))
-        db.execute("UPDATE items SET fence = ?, due = NULL WHERE job_no = ? AND seq = ?", (fence, job_no, seq))
-        known = Progress() if progress is None else _progress_decoder.decode(progress)
-        items.append(LeasedItem(seq, item_id, msgspec.json.decode(input_), known.tries, known.attempts))
-    return items
 
 
-def _take_fresh(db: sqlite3.Connection, job_no: int, fence: int, next_seq: int, most: int) -> list[LeasedItem]:
+def _leased(waited: _Waiting) -> LeasedItem:
+    _, seq, _, item_id, input_, progress = waited
+    known = read_progress(progress)
+    return LeasedItem(seq, item_id, msgspec.json.decode(input_), known.tries, known.attempts)
+
+
+def _fresh(db: sqlite3.Connection, job_no: int, next_seq: int, most: int) -> list[LeasedItem]:
     if most <= 0:
         return []
     rows = db.execute(
         "SELECT seq, item_id, input FROM items WHERE job_no = ? AND seq > ? ORDER BY seq LIMIT ?",
         (job_no, next_seq, most),
-    ).fetchall()
-    if not rows:
-        return []
-    last = rows[-1][0]
-    db.execute("UPDATE items SET fence = ? WHERE job_no = ? AND seq > ? AND seq <= ?", (fence, job_no, next_seq, last))
-    db.execute("UPDATE jobs SET next_seq = ?, fresh = fresh - ? WHERE job_no = ?", (last, len(rows), job_no))
+    )
     return [LeasedItem(seq, item_id, msgspec.json.decode(input_)) for seq, item_id, input_ in rows]
+
+
+def _hold(db: sqlite3.Connection, job_no: int, fence: int, taken: _Taken) -> None:
+    db.executemany(
+        "DELETE FROM waiting WHERE job_no = ? AND rank = ? AND due = ? AND seq = ?",
+        [(job_no, rank, due, seq) for due, seq, rank, *_ in taken.waited],
+    )
+    db.executemany(
+        "UPDATE items SET fence = ?, due = NULL WHERE job_no = ? AND seq = ?",
+        [(fence, job_no, item.seq) for item in taken.items],
+    )
+
+
+def _note_grant(db: sqlite3.Connection, times: Times, row: sqlite3.Row, taken: _Taken) -> None:
+    """Moves the job's frontier, its circuit and its turn, and makes it running."""
+    (served,) = db.execute("UPDATE meta SET value = value + 1 WHERE key = 'granted' RETURNING value").fetchone()
+    next_seq = taken.items[-1].seq if taken.fresh else row["next_seq"]
+    db.execute(
+        "UPDATE jobs SET next_seq = ?, fresh = fresh - ?, released = released + ?, served = ? WHERE job_no = ?",
+        (next_seq, taken.fresh, taken.unbegun, served, row["job_no"]),
+    )
+    if row["state"] == JobState.PENDING:
+        db.execute(
+            "UPDATE jobs SET state = ?, started_at = ?, mark_at = ? WHERE job_no = ?",
+            (JobState.RUNNING.value, times.now, times.boot, row["job_no"]),
+        )

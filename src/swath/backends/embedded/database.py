@@ -1,4 +1,4 @@
-"""The SQLite file: how it is opened, who may write, and what its errors mean.
+"""The SQLite file at work: who may write, how a change becomes one transaction, and how its log stays short.
 
 One connection and one thread write, one of each reads; every change is one BEGIN IMMEDIATE transaction. Loops of any
 thread may await `write` and `read`, which is what lets the heartbeat live outside the worker's event loop.
@@ -7,40 +7,58 @@ thread may await `write` and `read`, which is what lets the heartbeat live outsi
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 import pydantic
 
-from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION
-from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
+from swath.backends.embedded.opening import (
+    BUSY_SECONDS,
+    WAL_LIMIT_BYTES,
+    empty_log,
+    open_reader,
+    open_resting,
+    open_writer,
+    translated,
+)
+from swath.domain.errors import StoreDamaged
 
-__all__ = ["Database", "boot_id"]
+__all__ = ["Database"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BUSY_SECONDS = 10.0
-WAL_LIMIT_BYTES = 64 * 1024 * 1024
-CACHE_KIB = 16 * 1024  # of each of the two connections; beyond it the system's own cache serves
+_ASK_SECONDS: Final = (0.0005, 0.003)
+_TEND_SECONDS: Final = 1.0
 
 
 class Database:
-    """Both connections with their threads."""
+    """The connections with their threads."""
 
     def __init__(self, path: Path) -> None:
+        """Raises UserError for a file that is no store of ours, StoreUnavailable when not even reading is possible."""
         self.path = path
+        self._write_connection: sqlite3.Connection | None = None
+        self._read_connection: sqlite3.Connection | None = None
+        self._glance_connection: sqlite3.Connection | None = None
+        self._glancing = threading.Lock()
+        self._tended = 0.0
         try:
-            self._write_connection = _connect(path)
-            _prepare(self._write_connection)
-            self._read_connection = _connect(path)
-        except sqlite3.Error as error:
-            raise _translated(error, path) from error
+            self._write_connection = open_writer(path)
+        except sqlite3.Error as error:  # what cannot be written now may still be read; the next change tries again
+            try:
+                with self._reading():
+                    pass
+            except (sqlite3.Error, OSError):
+                raise translated(error, path) from error
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="swath-store-write")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="swath-store-read")
 
@@ -48,19 +66,54 @@ class Database:
         self, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Runs a change in one transaction: all of it is durable when this returns, or nothing happened."""
-        run = self._transact
         return await asyncio.get_running_loop().run_in_executor(
-            self._writer, lambda: run(self._write_connection, "BEGIN IMMEDIATE", change, *args, **kwargs)
+            self._writer, lambda: self._write(change, *args, **kwargs)
         )
+
+    def _write(self, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._translating():
+            if self._write_connection is None:
+                self._write_connection = open_writer(self.path)
+        answer = self._transact(self._write_connection, "BEGIN IMMEDIATE", change, *args, **kwargs)
+        self._tend_log(self._write_connection)
+        return answer
 
     async def read(
         self, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Answers from one consistent and short reading."""
-        run = self._transact
         return await asyncio.get_running_loop().run_in_executor(
-            self._reader, lambda: run(self._read_connection, "BEGIN", question, *args, **kwargs)
+            self._reader, lambda: self._read(question, *args, **kwargs)
         )
+
+    def _read(self, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._translating(), self._reading() as connection:
+            return self._transact(connection, "BEGIN", question, *args, **kwargs)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if self._read_connection is None:
+            try:
+                self._read_connection = open_reader(self.path)
+            except sqlite3.OperationalError as error:
+                try:
+                    resting = open_resting(self.path)
+                except OSError:
+                    raise error from None
+                with closing(resting):
+                    yield resting
+                return
+        yield self._read_connection
+
+    def glance(self, query: str, values: tuple[int, ...]) -> bool:
+        """Whether the query finds a row, read at once on the caller's thread; False if the store does not answer."""
+        with self._glancing:
+            try:
+                if self._glance_connection is None:
+                    self._glance_connection = open_reader(self.path, busy_seconds=0)
+                return self._glance_connection.execute(query, values).fetchone() is not None
+            except sqlite3.Error:
+                return False
 
     def _transact(
         self,
@@ -70,8 +123,8 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        try:
-            connection.execute(begin)
+        with self._translating():
+            _begin(connection, begin)
             try:
                 answer = work(connection, *args, **kwargs)
                 connection.execute("COMMIT")
@@ -79,11 +132,25 @@ class Database:
                 if connection.in_transaction:  # a full disk has rolled back by itself, and a second one hides the cause
                     connection.execute("ROLLBACK")
                 raise
+        return answer
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
         except sqlite3.Error as error:
-            raise _translated(error, self.path) from error
+            raise translated(error, self.path) from error
         except (msgspec.MsgspecError, pydantic.ValidationError) as error:
             raise StoreDamaged(f"the store {self.path} holds a row that cannot be read: {error}") from error
-        return answer
+
+    def _tend_log(self, connection: sqlite3.Connection) -> None:
+        """Empties the log when readers have kept SQLite from doing so by itself for long; they are let finish first."""
+        if time.monotonic() - self._tended < _TEND_SECONDS:
+            return
+        self._tended = time.monotonic()
+        with suppress(OSError):
+            if self.path.with_name(self.path.name + "-wal").stat().st_size > WAL_LIMIT_BYTES:
+                empty_log(connection)
 
     async def close(self) -> None:
         """Finishes what is under way and closes the file."""
@@ -92,73 +159,21 @@ class Database:
     def _close(self) -> None:
         self._reader.shutdown(wait=True)
         self._writer.shutdown(wait=True)
-        self._read_connection.close()
-        self._write_connection.close()
+        for connection in (self._glance_connection, self._read_connection, self._write_connection):
+            if connection is not None:
+                connection.close()
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    # Two processes that open a new file together both want to switch it to WAL; the loser is told "locked" at once.
+def _begin(connection: sqlite3.Connection, begin: str) -> None:
+    """Waits for its turn among the processes that write. SQLite's own wait sleeps longer and longer, and so loses to
+    whoever does not sleep; this one asks at an even pace."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            break
+            connection.execute(begin)
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
                 raise
-            time.sleep(0.02)
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    connection.execute("PRAGMA temp_store = MEMORY")
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for statement in SCHEMA.split(";\n"):
-            if statement.strip():
-                connection.execute(statement)
-        connection.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?), ('fence', 0)", (SCHEMA_VERSION,))
-        (found,) = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-        if found != SCHEMA_VERSION:
-            raise UserError(f"the store was made by another version of Swath (schema {found}, not {SCHEMA_VERSION})")
-        _forget_other_boots(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _forget_other_boots(connection: sqlite3.Connection) -> None:
-    """After a restart of the machine the boot clock begins anew: every lease is over and every wait is due."""
-    here = boot_id()
-    row = connection.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
-    if row is not None and row[0] == here:
-        return
-    connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (here,))
-    connection.execute("UPDATE leases SET expires = 0, renewed = 0")
-    connection.execute("UPDATE items SET due = 0 WHERE (job_no, seq) IN (SELECT job_no, seq FROM waiting)")
-    connection.execute("UPDATE waiting SET due = 0")
-
-
-def boot_id() -> str:
-    """Names this run of the machine; constant where the system has no such name."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return "unknown"
-
-
-def _translated(error: sqlite3.Error, path: Path) -> SwathError:
-    name = getattr(error, "sqlite_errorname", "") or ""
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StoreUnavailable(f"the store {path} is locked by another process")
-    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-        return StoreUnavailable(f"the disk under {path} is full or failing: {error}")
-    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_NOTADB", "SQLITE_PERM")):
-        return UserError(f"cannot use the store {path}: {error}; choose another folder with SWATH_DATA")
-    return SwathError(f"the store {path} failed: {error}")
+            time.sleep(random.uniform(*_ASK_SECONDS))  # noqa: S311 jitter needs no crypto
+        else:
+            return

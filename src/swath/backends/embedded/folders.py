@@ -7,11 +7,23 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-__all__ = ["clear", "enter", "files_below", "names", "opened", "parent_of", "read_file", "sync_folder", "write_file"]
+__all__ = [
+    "clear",
+    "clear_in_pieces",
+    "enter",
+    "files_below",
+    "names",
+    "opened",
+    "parent_of",
+    "read_file",
+    "sync_folder",
+    "write_file",
+]
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe put there must not hang us
@@ -116,12 +128,22 @@ def files_below(fd: int, base: str = "", *, prune: bool = False) -> Iterator[tup
 
 def clear(fd: int, name: str) -> None:
     """Removes a folder with all it holds, also while somebody else removes it or still writes into it."""
+    for _ in clear_in_pieces(fd, name, sys.maxsize):
+        pass
+
+
+def clear_in_pieces(fd: int, name: str, files: int) -> Generator[int]:
+    """The same, with a pause after so many files, where it can be left; answers then how many are gone."""
+    gone = 0
     for _ in range(_CLEAR_ROUNDS):
         try:
             with opened(enter(fd, name)) as folder:
                 for parent, file, _ in files_below(folder, prune=True):
                     with suppress(FileNotFoundError):
                         os.unlink(file, dir_fd=parent)
+                    gone += 1
+                    if gone % files == 0:
+                        yield gone
             os.rmdir(name, dir_fd=fd)
         except FileNotFoundError:
             return

@@ -1,26 +1,42 @@
-"""Leases as rows, and how they are kept, given up and taken away. Each function runs inside one transaction.
+"""Leases as rows: how they are made, kept and given up. Each function runs inside one transaction.
 
 An item is held by the lease whose fence its row carries. Every change of an item says `HELD`, and counters move by the
-rows that really changed, so a worker that lost its lease changes nothing. Before: claims.py. Beside: finishing.py.
+rows that really changed, so a worker that lost its lease changes nothing. Before: claims.py. Beside: finishing.py,
+and rescue.py, which takes leases away.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from swath.backends.embedded import shares
-from swath.backends.embedded.jobs import Progress
-from swath.domain.lease import Directive, RescuedLease
+from swath.backends.embedded.progress import Progress, read_progress
+from swath.backends.embedded.schema import Rank
+from swath.domain.errors import LeaseLost
+from swath.domain.job import Job, Stopping
+from swath.domain.lease import Directive, Lease
 
-__all__ = ["HELD", "Times", "next_fence", "release", "renew", "rescue"]
+__all__ = [
+    "HELD",
+    "Purpose",
+    "Times",
+    "directive_for",
+    "give_back",
+    "grant_right",
+    "held_items",
+    "insert_lease",
+    "job_under",
+    "release",
+    "renew",
+]
 
 HELD: Final = "job_no = ? AND seq = ? AND fence = ? AND state = 0"
 
-_progress_decoder = msgspec.json.Decoder(Progress)
 _seqs_decoder = msgspec.json.Decoder(list[int])
 
 
@@ -37,26 +53,78 @@ class Times(msgspec.Struct, frozen=True):
         return self.boot + self.lease_seconds
 
 
-def next_fence(db: sqlite3.Connection) -> int:
-    """A number that no lease had before."""
+class Purpose(StrEnum):
+    """What a lease allows its worker."""
+
+    ITEMS = "items"
+    END = "end"
+    DELETE = "delete"
+
+
+def insert_lease(
+    db: sqlite3.Connection,
+    times: Times,
+    job_no: int,
+    worker_id: str,
+    purpose: Purpose,
+    *,
+    seqs: Sequence[int] = (),
+    alone: bool = False,
+) -> int:
+    """Writes a lease down, under a fence that no lease had before; answers with it."""
     (fence,) = db.execute("UPDATE meta SET value = value + 1 WHERE key = 'fence' RETURNING value").fetchone()
+    db.execute(
+        "INSERT INTO leases (fence, job_no, worker, purpose, alone, revision, renewed, expires, seqs) "
+        "VALUES (?1, ?2, ?3, ?4, ?5, (SELECT revision FROM jobs WHERE job_no = ?2), ?6, ?7, ?8)",
+        (fence, job_no, worker_id, purpose, alone, times.boot, times.expires, msgspec.json.encode(seqs)),
+    )
     return int(fence)
+
+
+def grant_right(db: sqlite3.Connection, times: Times, worker_id: str, job: sqlite3.Row, order: Job) -> Lease:
+    """Hands out the right to end a job, or to delete it if it is marked for that."""
+    purpose = Purpose.DELETE if job["deleting"] else Purpose.END
+    return Lease(
+        fence=insert_lease(db, times, job["job_no"], worker_id, purpose),
+        job=order,
+        worker_id=worker_id,
+        lease_seconds=times.lease_seconds,
+        revision=job["revision"],
+        stopping=None if job["stopping"] is None else Stopping(job["stopping"]),
+    )
+
+
+def job_under(db: sqlite3.Connection, lease: Lease, purpose: Purpose) -> int:
+    """The number of the job whose right the worker holds. Raises LeaseLost."""
+    row = db.execute(
+        "SELECT job_no FROM leases WHERE fence = ? AND worker = ? AND purpose = ? AND rescued = 0",
+        (lease.fence, lease.worker_id, purpose),
+    ).fetchone()
+    if row is None:
+        raise LeaseLost(f"the right to {purpose} job {lease.job.job_id!r} was taken away")
+    return int(row[0])
+
+
+def directive_for(db: sqlite3.Connection, fence: int) -> Directive:
+    """What the worker is to do with a lease that it holds."""
+    (go_on,) = db.execute(
+        "SELECT l.purpose <> 'items' "
+        "OR (j.state IN ('pending', 'running') AND j.stopping IS NULL AND j.revision = l.revision) "
+        "FROM leases AS l JOIN jobs AS j ON j.job_no = l.job_no WHERE l.fence = ?",
+        (fence,),
+    ).fetchone()
+    return Directive.GO_ON if go_on else Directive.STOP
 
 
 def renew(db: sqlite3.Connection, times: Times, worker_id: str, fences: Collection[int]) -> dict[int, Directive]:
     """See LeaseBook.renew."""
     answers = {}
     for fence in fences:
-        row = db.execute(
-            "UPDATE leases SET renewed = ?, expires = ? WHERE fence = ? AND worker = ? AND rescued = 0 "
-            "RETURNING job_no, ending",
+        held = db.execute(
+            "UPDATE leases SET renewed = ?, expires = ? WHERE fence = ? AND worker = ? AND rescued = 0",
             (times.boot, times.expires, fence, worker_id),
-        ).fetchone()
-        if row is None:
-            answers[fence] = Directive.LOST
-            continue
-        (cancelling,) = db.execute("SELECT cancelling FROM jobs WHERE job_no = ?", (row[0],)).fetchone()
-        answers[fence] = Directive.STOP if cancelling and not row[1] else Directive.GO_ON
+        ).rowcount
+        answers[fence] = directive_for(db, fence) if held else Directive.LOST
     return answers
 
 
@@ -67,67 +135,29 @@ def release(db: sqlite3.Connection, worker_id: str, fence: int) -> None:
     ).fetchone()
     if row is not None:
         job_no, seqs = row
-        lost = _return_items(db, job_no, fence, _seqs_decoder.decode(seqs), frozenset())
-        shares.leave(db, job_no, worker_id, lost)
+        held = held_items(db, job_no, fence, seqs)
+        give_back(db, job_no, held)
+        shares.leave(db, job_no, worker_id, held)
 
 
-def rescue(db: sqlite3.Connection, times: Times, worker_id: str, is_dead: Callable[[str], bool]) -> list[RescuedLease]:
-    """See LeaseBook.rescue."""
-    rescued = []
-    rows = db.execute("SELECT fence, job_no, worker, seqs, renewed, expires FROM leases").fetchall()
-    dead = {worker: is_dead(worker) for worker in {row[2] for row in rows}}
-    for fence, job_no, worker, seqs, renewed, expires in rows:
-        if expires > times.boot and not dead[worker]:
-            continue
-        held = _seqs_decoder.decode(seqs)
-        returned = _return_items(db, job_no, fence, held, shares.begun(db, job_no, worker))
-        db.execute(
-            "UPDATE leases SET rescued = 1, worker = ?, renewed = ?, expires = ? WHERE fence = ?",
-            (worker_id, times.boot, times.expires, fence),
-        )
-        shares.leave(db, job_no, worker, returned)
-        (job_id,) = db.execute("SELECT job_id FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
-        rescued.append(
-            RescuedLease(
-                fence=fence,
-                job_id=job_id,
-                worker_id=worker,
-                winners=_winners(db, job_no, fence, held),
-                returned=len(returned),
-                silent_seconds=max(0.0, times.boot - renewed),
-            )
-        )
-    return rescued
-
-
-def _return_items(
-    db: sqlite3.Connection, job_no: int, fence: int, seqs: Sequence[int], blamed: frozenset[int]
-) -> set[int]:
-    """Makes the unfinished items of a lease claimable at once; those blamed count a crash of their worker."""
-    returned = set()
-    for seq in seqs:
-        row = db.execute(
-            f"UPDATE items SET fence = 0, due = NULL WHERE {HELD} RETURNING progress",  # noqa: S608 our own constant
-            (job_no, seq, fence),
-        ).fetchone()
-        if row is None:
-            continue
-        returned.add(seq)
-        db.execute("INSERT INTO waiting VALUES (?, 0, ?)", (job_no, seq))
-        if seq in blamed:
-            known = Progress() if row[0] is None else _progress_decoder.decode(row[0])
-            tries = msgspec.structs.replace(known.tries, crashes=known.tries.crashes + 1)
-            progress = msgspec.json.encode(msgspec.structs.replace(known, tries=tries))
-            db.execute("UPDATE items SET progress = ? WHERE job_no = ? AND seq = ?", (progress, job_no, seq))
-    return returned
-
-
-def _winners(db: sqlite3.Connection, job_no: int, fence: int, seqs: Sequence[int]) -> tuple[str, ...]:
-    ended = []
-    for seq in seqs:
-        row = db.execute(
-            "SELECT item_id FROM items WHERE job_no = ? AND seq = ? AND fence = ? AND state <> 0", (job_no, seq, fence)
-        ).fetchone()
+def held_items(db: sqlite3.Connection, job_no: int, fence: int, seqs: bytes) -> dict[int, Progress]:
+    """The items that a lease still holds and that have not ended, in their order."""
+    held = {}
+    for seq in _seqs_decoder.decode(seqs):
+        row = db.execute(f"SELECT progress FROM items WHERE {HELD}", (job_no, seq, fence)).fetchone()  # noqa: S608 our own constant
         if row is not None:
-            ended.append(row[0])
-    return tuple(ended)
+            held[seq] = read_progress(row[0])
+    return held
+
+
+def give_back(db: sqlite3.Connection, job_no: int, items: dict[int, Progress]) -> None:
+    """Makes items claimable at once, with this progress."""
+    for seq, progress in items.items():
+        db.execute(
+            "UPDATE items SET fence = 0, due = NULL, progress = ? WHERE job_no = ? AND seq = ?",
+            (progress.row, job_no, seq),
+        )
+        db.execute("INSERT INTO waiting VALUES (?, ?, 0, ?)", (job_no, progress.rank, seq))
+    untried = sum(progress.rank is Rank.UNTRIED for progress in items.values())
+    if untried:
+        db.execute("UPDATE jobs SET released = released - ? WHERE job_no = ?", (untried, job_no))

@@ -6,10 +6,15 @@ Before: pipeline/accept. After: claims.py hands the items out.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
+from typing import Final
 
 import msgspec
 
-from swath.backends.embedded.jobs import decode_job, encode_job, row_of, status
+from swath.backends.embedded.jobs import row_of, status
+from swath.backends.embedded.specs import decode_job, encode_job
 from swath.domain.errors import BadInput, Conflict
 from swath.domain.job import Job, JobStatus
 from swath.domain.transitions import JobState, check_job
@@ -17,15 +22,17 @@ from swath.ports.job_store import Batch, Duplicate, Loaded
 
 __all__ = ["abandon", "load", "seal", "submit"]
 
+_STATEMENT_ROWS: Final = 250
+
 _loaded_decoder = msgspec.json.Decoder(Loaded)
 
 
 def submit(db: sqlite3.Connection, job: Job) -> JobStatus:
     """See JobStore.submit."""
-    found = db.execute("SELECT spec FROM jobs WHERE job_id = ?", (job.job_id,)).fetchone()
+    found = db.execute("SELECT deleting, ordered FROM jobs WHERE job_id = ?", (job.job_id,)).fetchone()
     if found is None:
         db.execute(
-            "INSERT INTO jobs (job_id, spec, state, priority, concurrency) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO jobs (job_id, spec, ordered, state, priority, concurrency) VALUES (?1, ?2, ?2, ?3, ?4, ?5)",
             (
                 job.job_id,
                 encode_job(job),
@@ -34,7 +41,9 @@ def submit(db: sqlite3.Connection, job: Job) -> JobStatus:
                 job.policy.throttling.max_concurrent_workers,
             ),
         )
-    elif not decode_job(found[0]).same_order(job):
+    elif found[0]:
+        raise Conflict(f"job {job.job_id!r} is being deleted; wait a moment, or choose another job id")
+    elif not decode_job(found[1]).same_order(job):
         raise Conflict(f"job {job.job_id!r} exists with another scraper or policy; choose another job id")
     return status(db, job.job_id)
 
@@ -51,8 +60,8 @@ def load(db: sqlite3.Connection, job_id: str, batch: Batch) -> Loaded:
             told, row_number = _first_difference(db, job_no, batch)
             raise Conflict(f"job {job_id!r} was loaded with other items: {told}", row_number)
         return _loaded_decoder.decode(stored[1])
-    if row["state"] != JobState.LOADING or row["cancelling"]:
-        raise Conflict(f"job {job_id!r} is {row['state']}; nothing can be added to it")
+    if row["state"] != JobState.LOADING or row["stopping"] or row["deleting"]:
+        raise Conflict(f"job {job_id!r} is {row['state']} or on its way out; nothing can be added to it")
     if batch.number != row["batches"]:
         raise ValueError(f"batch {batch.number} came where {row['batches']} was due")
     loaded = _insert(db, job_no, batch)
@@ -70,16 +79,29 @@ def load(db: sqlite3.Connection, job_id: str, batch: Batch) -> Loaded:
 
 def _insert(db: sqlite3.Connection, job_no: int, batch: Batch) -> Loaded:
     encode = msgspec.json.encode
-    rows = [(job_no, item.seq, item.item_id, encode(item.input)) for item in batch.items]
-    cursor = db.executemany("INSERT OR IGNORE INTO items (job_no, seq, item_id, input) VALUES (?, ?, ?, ?)", rows)
-    if cursor.rowcount == len(rows) or not rows:
-        return Loaded(len(rows))
-    duplicates = []
-    for _, seq, item_id, _ in rows:
-        (first,) = db.execute("SELECT seq FROM items WHERE job_no = ? AND item_id = ?", (job_no, item_id)).fetchone()
-        if first != seq:
-            duplicates.append(Duplicate(seq, item_id, first))
-    return Loaded(cursor.rowcount, tuple(duplicates))
+    # By item id, because that index is what a large load waits for: each of its pages is then visited once a batch.
+    rows = sorted((item.item_id, item.seq, encode(item.input)) for item in batch.items)
+    added = 0
+    for at in range(0, len(rows), _STATEMENT_ROWS):
+        group = rows[at : at + _STATEMENT_ROWS]
+        added += db.execute(_insert_statement(len(group)), (job_no, *chain.from_iterable(group))).rowcount
+    return Loaded(added, () if added == len(rows) else tuple(_duplicates(db, job_no, batch)))
+
+
+@cache
+def _insert_statement(rows: int) -> str:
+    """Many rows in one step of SQLite, during which the reading thread has the interpreter for itself."""
+    values = ", ".join(f"(?1, ?{n}, ?{n + 1}, ?{n + 2})" for n in range(2, 3 * rows + 2, 3))
+    return f"INSERT OR IGNORE INTO items (job_no, item_id, seq, input) VALUES {values}"  # noqa: S608 only numbers
+
+
+def _duplicates(db: sqlite3.Connection, job_no: int, batch: Batch) -> Iterator[Duplicate]:
+    for item in batch.items:
+        (first,) = db.execute(
+            "SELECT seq FROM items WHERE job_no = ? AND item_id = ?", (job_no, item.item_id)
+        ).fetchone()
+        if first != item.seq:
+            yield Duplicate(item.seq, item.item_id, first)
 
 
 def _first_difference(db: sqlite3.Connection, job_no: int, batch: Batch) -> tuple[str, int | None]:
@@ -115,16 +137,17 @@ def seal(db: sqlite3.Connection, job_id: str, batches: int) -> JobStatus:
         raise Conflict(
             f"job {job_id!r} was loaded with other items: it has {row['batches']} batches of rows, not {batches}"
         )
+    if row["deleting"]:
+        raise Conflict(f"job {job_id!r} is being deleted")
     if row["state"] == JobState.LOADING:
         if row["total"] == 0:
             raise BadInput(f"job {job_id!r} has no items; give it at least one")
-        _move(db, row, JobState.PENDING)
+        check_job(JobState.LOADING, JobState.PENDING)
+        db.execute(
+            "UPDATE jobs SET state = ?, served = (SELECT value FROM meta WHERE key = 'granted') WHERE job_no = ?",
+            (JobState.PENDING.value, row["job_no"]),
+        )
     return status(db, job_id)
-
-
-def _move(db: sqlite3.Connection, row: sqlite3.Row, new: JobState) -> None:
-    check_job(JobState(row["state"]), new)
-    db.execute("UPDATE jobs SET state = ? WHERE job_no = ?", (new.value, row["job_no"]))
 
 
 def abandon(db: sqlite3.Connection, job_id: str) -> None:

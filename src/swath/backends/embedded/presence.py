@@ -1,16 +1,25 @@
 """Who is alive on this machine: every worker holds a lock on a file of its own, and the system lets go of it when the
-process dies. So the leases of the dead are freed at once instead of when their time is over."""
+process dies. So the leases of the dead are freed at once instead of when their time is over, and the notes in the file
+(notes.py) say what they ran. Used by store.py; rescue.py asks it."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
+from swath.backends.embedded.notes import Notes, read_running, read_waiting_for
 from swath.domain.errors import UserError
+from swath.domain.job import WaitingFor
 
 __all__ = ["Presence"]
+
+_SUFFIX: Final = ".lock"
+_PATIENCE_SECONDS: Final = 0.2  # with somebody who looks whether a worker is dead, and so holds its lock for a moment
 
 
 class Presence:
@@ -18,60 +27,125 @@ class Presence:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held: dict[str, int] = {}
-        folder.mkdir(parents=True, exist_ok=True)
+        self._held: dict[str, tuple[int, Notes]] = {}
 
     def enter(self, worker_id: str) -> None:
-        """Marks a worker of this process as alive until `leave` or death. Another process may not have it."""
-        while worker_id not in self._held:
-            path = self._path(worker_id)
+        """Marks a worker of this process as alive until `leave` or death. Another process may not have it.
+
+        Raises OSError when the file cannot be made.
+        """
+        if worker_id in self._held:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        descriptor = self._locked(worker_id)
+        try:
+            self._held[worker_id] = descriptor, Notes(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+
+    def _locked(self, worker_id: str) -> int:
+        path = self._path(worker_id)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Somebody may have taken the file for a dead worker's and removed it before it was locked.
-                if _same_file(descriptor, path):
-                    self._held[worker_id] = descriptor
-                    continue
-            except BlockingIOError as error:
-                raise UserError(f"a worker {worker_id!r} is running already; give this one another id") from error
-            finally:
-                if worker_id not in self._held:
-                    os.close(descriptor)
+            # Somebody may have taken the file for a dead worker's and removed it before it was locked.
+            if _lock(descriptor) and _same_file(descriptor, path):
+                return descriptor
+            os.close(descriptor)
+            if time.monotonic() > deadline:
+                raise UserError(f"a worker {worker_id!r} is running already; give this one another id")
+            time.sleep(0.001)
+
+    def begin(self, worker_id: str, fence: int, seq: int) -> None:
+        """Notes that an item runs."""
+        held = self._held.get(worker_id)
+        if held is not None:
+            with suppress(OSError):  # a death then finds one suspect less
+                held[1].begin(fence, seq)
+
+    def finish(self, worker_id: str, fence: int, seq: int) -> None:
+        """Notes that an item does not run any more."""
+        held = self._held.get(worker_id)
+        if held is not None:
+            with suppress(OSError):
+                held[1].leave(fence, seq)
+
+    def tell_waiting(self, worker_id: str, what: WaitingFor | None) -> None:
+        """Notes what a worker of this process waits for."""
+        held = self._held.get(worker_id)
+        if held is not None:
+            with suppress(OSError):
+                held[1].wait_for(what)
+
+    def waiting_for(self) -> WaitingFor | None:
+        """What any living worker waits for."""
+        for worker_id in self._known():
+            with suppress(OSError), self._opened(worker_id) as descriptor:
+                what = read_waiting_for(descriptor)
+                if what is not None and not self.is_dead(worker_id):
+                    return what
+        return None
+
+    def running(self, worker_id: str) -> Collection[tuple[int, int]]:
+        """The items, by fence and number, that a worker ran when it was last heard of."""
+        with suppress(OSError), self._opened(worker_id) as descriptor:
+            return read_running(descriptor)
+        return frozenset()
+
+    def dead(self) -> list[str]:
+        """Workers whose processes are gone and whose files are not."""
+        return [worker_id for worker_id in self._known() if self.is_dead(worker_id)]
 
     def is_dead(self, worker_id: str) -> bool:
         """Whether the worker's process is surely gone. A frozen one is not."""
-        return worker_id not in self._held and self._with_lock(worker_id, lambda _: None)
-
-    def forget_if_dead(self, worker_id: str) -> None:
-        """Removes the file of a dead worker."""
-        if worker_id not in self._held:
-            self._with_lock(worker_id, lambda path: path.unlink(missing_ok=True))
-
-    def _with_lock(self, worker_id: str, act: Callable[[Path], None]) -> bool:
-        """Acts on the file if nobody alive holds it; answers whether that was so."""
-        path = self._path(worker_id)
+        if worker_id in self._held:
+            return False
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            with self._opened(worker_id) as descriptor:
+                return _lock(descriptor)
         except FileNotFoundError:
             return True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            act(path)
-        except BlockingIOError:
+        except OSError:  # somebody else's file
             return False
-        finally:
-            os.close(descriptor)
-        return True
+
+    def forget(self, worker_id: str) -> None:
+        """Removes the file of a dead worker."""
+        with suppress(OSError), self._opened(worker_id) as descriptor:
+            if worker_id not in self._held and _lock(descriptor):
+                self._path(worker_id).unlink(missing_ok=True)
 
     def leave(self) -> None:
         """Lets go of all locks of this process."""
-        for worker_id, descriptor in self._held.items():
+        for worker_id, (descriptor, _) in self._held.items():
             self._path(worker_id).unlink(missing_ok=True)
             os.close(descriptor)
         self._held.clear()
 
+    def _known(self) -> list[str]:
+        with suppress(OSError):
+            return sorted(path.stem for path in self._folder.iterdir() if path.suffix == _SUFFIX)
+        return []
+
+    @contextmanager
+    def _opened(self, worker_id: str) -> Iterator[int]:
+        descriptor = os.open(self._path(worker_id), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
     def _path(self, worker_id: str) -> Path:
-        return self._folder / f"{worker_id}.lock"
+        return self._folder / f"{worker_id}{_SUFFIX}"
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether nobody else held it; now we do."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _same_file(descriptor: int, path: Path) -> bool:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
 from swath.backends.embedded import documents as documents_by_key
-from swath.backends.embedded.folders import enter, opened, read_file
+from swath.backends.embedded.folders import clear_in_pieces, enter, opened, parent_of, read_file, sync_folder
 from swath.backends.embedded.rooms import Rooms
 from swath.domain.errors import LeaseLost, StoreUnavailable
+from swath.domain.job import WaitingFor
 from swath.domain.keys import encode
 from swath.domain.result import Artifact
 from swath.ports.result_storage import StagedItem
@@ -31,6 +33,8 @@ T = TypeVar("T")
 
 _THREADS: Final = 4
 _KEYS_PER_READ: Final = 1_000
+_FILES_PER_PIECE: Final = 500
+_ASIDE: Final = ".deleted"
 # A segment that begins with a dot would leave the job, or enter what has no final name yet.
 _KEY: Final = re.compile(r"[^./\0][^/\0]*(?:/[^./\0][^/\0]*)*")
 _PREFIX: Final = re.compile(r"(?:[^./\0][^/\0]*/)*(?:[^./\0][^/\0]*)?")
@@ -109,16 +113,18 @@ class FolderResults:
         with suppress(FileNotFoundError):
             await self._with_job(job_id, lambda job: documents_by_key.remove(job, prefix))
 
+    async def clear(self, job_id: str) -> None:
+        """Puts the job's folder aside first, so that a half-removed job is never seen, then removes it in pieces."""
+        async for _ in self._steps(self._removal(job_id)):
+            pass
+
     async def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
         """Walks the folders, some keys at a time."""
         _check(_PREFIX, prefix)
-        walk = self._walk(job_id, prefix)
-        try:
-            while found := await self._run(lambda: list(islice(walk, _KEYS_PER_READ))):
+        async with aclosing(self._steps(self._walk(job_id, prefix))) as walk:
+            async for found in walk:
                 for key in found:
                     yield key
-        finally:
-            walk.close()
 
     async def open_leases(self, job_id: str) -> list[int]:
         """The fences whose rooms have not been settled."""
@@ -147,7 +153,24 @@ class FolderResults:
             reason = _UNAVAILABLE.get(error.errno or 0)
             if reason is None:
                 raise
-            raise StoreUnavailable(f"cannot use the results in {self._root}: {reason}") from error
+            told = f"cannot use the results in {self._root}: {reason}"
+            raise StoreUnavailable(told, WaitingFor.DISK) from error
+
+    async def _steps(self, work: Generator[T]) -> AsyncGenerator[T]:
+        """Runs a generator in the threads, step by step. If its reader is cancelled, it is closed after the step."""
+        step: asyncio.Future[T | None] | None = None
+        try:
+            while True:
+                step = asyncio.ensure_future(self._run(lambda: next(work, None)))
+                found = await asyncio.shield(step)
+                if found is None:
+                    return
+                yield found
+        finally:
+            if step is None or step.done():
+                work.close()
+            else:
+                step.add_done_callback(lambda done: _close_after(done, work))
 
     def _open_job(self, job_id: str, *, create: bool = False) -> int:
         if create:
@@ -155,10 +178,35 @@ class FolderResults:
         with opened(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
             return enter(root, encode(job_id), create=create)
 
-    def _walk(self, job_id: str, prefix: str) -> Generator[str]:
+    def _walk(self, job_id: str, prefix: str) -> Generator[list[str]]:
         with suppress(FileNotFoundError), opened(self._open_job(job_id)) as job:
-            for _, _, key in documents_by_key.walk(job, prefix):
-                yield key
+            walk = (key for _, _, key in documents_by_key.walk(job, prefix))
+            while found := list(islice(walk, _KEYS_PER_READ)):
+                yield found
+
+    def _removal(self, job_id: str) -> Generator[int]:
+        """Says from time to time how many files are gone, and can be left then; what is aside stays so."""
+        try:
+            root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        with opened(root):
+            path = encode(job_id)
+            aside = f"{_ASIDE}-{hashlib.sha256(path.encode()).hexdigest()[:32]}"  # no encoded name begins with a dot
+            yield from clear_in_pieces(root, aside, _FILES_PER_PIECE)  # of a removal that was cut short
+            with suppress(FileNotFoundError), parent_of(root, path) as (parent, name):
+                os.rename(name, aside, src_dir_fd=parent, dst_dir_fd=root)
+                sync_folder(root, self._fsync)
+            with suppress(OSError):  # of a long name there are parents, which another job may need
+                while path := path.rpartition("/")[0]:
+                    os.rmdir(path, dir_fd=root)
+            yield from clear_in_pieces(root, aside, _FILES_PER_PIECE)
+
+
+def _close_after(step: asyncio.Future[T | None], work: Generator[T]) -> None:
+    if not step.cancelled():
+        step.exception()  # looked at, since nobody else will
+    work.close()
 
 
 def _check(safe: re.Pattern[str], key: str) -> None:

@@ -1,18 +1,19 @@
 """The tables. Counts are kept in columns, never counted; claims read by primary key from a frontier, never search.
 
-Fresh items of a job are those beyond `next_seq`. Items that came back (to wait, from a dead worker) are listed in
-`waiting`. So finding work costs the same at ten rows and at ten million.
+Fresh items of a job are those beyond `next_seq`. Items that wait to be handed out again (after a retry, from a dead
+worker, a new generation) are listed in `waiting`. So finding work costs the same at ten rows and at ten million.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
 from swath.domain.transitions import ItemState
 
-__all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES"]
+__all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES", "Rank"]
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 # Small numbers, because there is one in every row. 0 is "not ended"; the lease says whether queued or in progress.
 STATE_CODES: Final[dict[ItemState, int]] = {
@@ -24,15 +25,26 @@ STATE_CODES: Final[dict[ItemState, int]] = {
 }
 STATE_NAMES: Final[dict[int, ItemState]] = {code: state for state, code in STATE_CODES.items()}
 
+
+class Rank(IntEnum):
+    """In which row of `waiting` an item stands; suspects are handed out first, one by one."""
+
+    SUSPECT = 0
+    BEGUN = 1
+    UNTRIED = 2  # was leased and came back with nothing done to it
+    REOPENED = 3  # by a retry, and not leased since: as good as fresh
+
+
+# Small columns come before large ones, which a reader of the former then need not touch.
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS jobs (
     job_no      INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice
     job_id      TEXT NOT NULL UNIQUE,
-    spec        BLOB NOT NULL,               -- the Job, as JSON
     state       TEXT NOT NULL,
-    cancelling  INTEGER NOT NULL DEFAULT 0,
+    stopping    TEXT,                        -- why it ends before its items are all done
+    revision    INTEGER NOT NULL DEFAULT 0,  -- of its policy
     generation  INTEGER NOT NULL DEFAULT 1,
     priority    INTEGER NOT NULL,
     concurrency INTEGER NOT NULL,            -- max_concurrent_workers
@@ -44,17 +56,30 @@ CREATE TABLE IF NOT EXISTS jobs (
     cancelled   INTEGER NOT NULL DEFAULT 0,
     next_seq    INTEGER NOT NULL DEFAULT 0,  -- items beyond it were never leased
     fresh       INTEGER NOT NULL DEFAULT 0,  -- and there are so many of them
+    served      INTEGER NOT NULL DEFAULT 0,  -- leases granted in all when it last got one or became ready to run
+    released    INTEGER NOT NULL DEFAULT 0,  -- this and the next four: the circuit
+    finished    INTEGER NOT NULL DEFAULT 0,
+    in_a_row    INTEGER NOT NULL DEFAULT 0,
+    opened      TEXT,
+    window      TEXT NOT NULL DEFAULT '',
     batches     INTEGER NOT NULL DEFAULT 0,
     loaded_rows INTEGER NOT NULL DEFAULT 0,
-    started_at  REAL,
+    started_at  REAL,                        -- this generation
     ended_at    REAL,
     pace        REAL NOT NULL DEFAULT 0,     -- items per second between the last two marks
+    steady      INTEGER NOT NULL DEFAULT 0,  -- 1: there were two marks
     mark_at     REAL,                        -- on the boot clock
     mark_ended  INTEGER NOT NULL DEFAULT 0,
+    deleting    INTEGER NOT NULL DEFAULT 0,
+    delete_at   REAL,                        -- Unix seconds; 0: at once
+    purged      INTEGER NOT NULL DEFAULT 0,  -- items that its deletion has removed
+    spec        BLOB NOT NULL,               -- the Job, as JSON
+    ordered     BLOB NOT NULL,               -- the same as it was first given
     manifest    BLOB
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (job_no) WHERE state IN ('loading', 'pending', 'running', 'paused');
 CREATE INDEX IF NOT EXISTS jobs_runnable ON jobs (priority DESC, total, job_no) WHERE state IN ('pending', 'running');
+CREATE INDEX IF NOT EXISTS jobs_to_delete ON jobs (delete_at, job_no) WHERE delete_at IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS failures (
     job_no INTEGER NOT NULL, kind TEXT NOT NULL, items INTEGER NOT NULL, PRIMARY KEY (job_no, kind)
@@ -66,36 +91,41 @@ CREATE TABLE IF NOT EXISTS batches (
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS items (
-    job_no   INTEGER NOT NULL,
-    seq      INTEGER NOT NULL,
-    item_id  TEXT NOT NULL,
-    input    BLOB NOT NULL,
-    state    INTEGER NOT NULL DEFAULT 0,
-    fence    INTEGER NOT NULL DEFAULT 0,     -- of the lease that holds it or has ended it; 0: nobody
-    progress BLOB,                           -- tries and attempts of earlier leases
-    due      REAL,                           -- while it waits, on the boot clock
+    job_no     INTEGER NOT NULL,
+    seq        INTEGER NOT NULL,
+    item_id    TEXT NOT NULL,
+    input      BLOB NOT NULL,
+    state      INTEGER NOT NULL DEFAULT 0,
+    generation INTEGER NOT NULL DEFAULT 0,   -- in which it has last ended
+    fence      INTEGER NOT NULL DEFAULT 0,   -- of the lease that holds it or has ended it; 0: nobody
+    progress   BLOB,                         -- what earlier leases did to it; none: it never began
+    due        REAL,                         -- while it waits, on the boot clock
     PRIMARY KEY (job_no, seq)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS items_by_id ON items (job_no, item_id);
 
 CREATE TABLE IF NOT EXISTS waiting (
-    job_no INTEGER NOT NULL, due REAL NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (job_no, due, seq)
+    job_no INTEGER NOT NULL, rank INTEGER NOT NULL, due REAL NOT NULL, seq INTEGER NOT NULL,
+    PRIMARY KEY (job_no, rank, due, seq)
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS outcomes (
     job_no INTEGER NOT NULL, seq INTEGER NOT NULL, generation INTEGER NOT NULL,
-    kind TEXT, ended BLOB NOT NULL, PRIMARY KEY (job_no, seq, generation)
+    kind TEXT,                               -- of its failure, or not_found
+    ended_at REAL NOT NULL, ended BLOB NOT NULL, PRIMARY KEY (job_no, seq, generation)
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS leases (
-    fence   INTEGER PRIMARY KEY,
-    job_no  INTEGER NOT NULL,
-    worker  TEXT NOT NULL,
-    ending  INTEGER NOT NULL,                -- 1: the right to end the job, no items
-    rescued INTEGER NOT NULL DEFAULT 0,      -- 1: taken from its worker, being cleaned up by `worker`
-    seqs    BLOB NOT NULL DEFAULT '[]',
-    renewed REAL NOT NULL,                   -- on the boot clock, like `expires`
-    expires REAL NOT NULL
+    fence    INTEGER PRIMARY KEY,
+    job_no   INTEGER NOT NULL,
+    worker   TEXT NOT NULL,
+    purpose  TEXT NOT NULL,                  -- to run `items`, or the right to `end` or to `delete` the job
+    alone    INTEGER NOT NULL DEFAULT 0,     -- 1: its one item is a suspect
+    rescued  INTEGER NOT NULL DEFAULT 0,     -- 1: taken from its worker, being cleaned up by `worker`
+    revision INTEGER NOT NULL,               -- of the policy it was granted under
+    renewed  REAL NOT NULL,                  -- on the boot clock, like `expires`
+    expires  REAL NOT NULL,
+    seqs     BLOB NOT NULL DEFAULT '[]'
 );
 CREATE INDEX IF NOT EXISTS leases_of_job ON leases (job_no);
 
@@ -104,10 +134,10 @@ CREATE TABLE IF NOT EXISTS shares (          -- of a worker in a job's concurren
     worker  TEXT NOT NULL,
     slots   INTEGER NOT NULL,
     demand  INTEGER NOT NULL,
-    queued  BLOB NOT NULL DEFAULT '[]',      -- which items, as it last reported
-    begun   BLOB NOT NULL DEFAULT '[]',
     waiting INTEGER NOT NULL DEFAULT 0,      -- how many are queued, so that a status needs no JSON
     running INTEGER NOT NULL DEFAULT 0,      -- how many have begun
+    queued  BLOB NOT NULL DEFAULT '[]',      -- which items, as it last reported
+    begun   BLOB NOT NULL DEFAULT '[]',
     PRIMARY KEY (job_no, worker)
 ) WITHOUT ROWID;
 """

@@ -13,7 +13,7 @@ import msgspec
 
 from swath.domain.lease import Report, fair_share, grant_slots
 
-__all__ = ["Slots", "begun", "busy_others", "enter", "leave", "regrant"]
+__all__ = ["Slots", "begun", "enter", "leave", "regrant"]
 
 _seqs_decoder = msgspec.json.Decoder(list[int])
 
@@ -23,14 +23,6 @@ class Slots(NamedTuple):
 
     slots: int
     target: int
-
-
-def busy_others(db: sqlite3.Connection, job_no: int, worker: str) -> int:
-    """How many other workers could use slots of the job now."""
-    (others,) = db.execute(
-        "SELECT count(*) FROM shares WHERE job_no = ? AND worker <> ? AND demand > 0", (job_no, worker)
-    ).fetchone()
-    return int(others)
 
 
 def enter(db: sqlite3.Connection, job_no: int, worker: str, limit: int, items: int) -> Slots:
@@ -90,7 +82,8 @@ def leave(db: sqlite3.Connection, job_no: int, worker: str, lost: Collection[int
     if row is None:
         return
     live = db.execute(
-        "SELECT 1 FROM leases WHERE job_no = ? AND worker = ? AND ending = 0 AND rescued = 0 LIMIT 1", (job_no, worker)
+        "SELECT 1 FROM leases WHERE job_no = ? AND worker = ? AND purpose = 'items' AND rescued = 0 LIMIT 1",
+        (job_no, worker),
     ).fetchone()
     if live is None:
         db.execute("DELETE FROM shares WHERE job_no = ? AND worker = ?", (job_no, worker))

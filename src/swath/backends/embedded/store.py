@@ -1,33 +1,56 @@
-"""EmbeddedStore: both halves of the store (JobStore and LeaseBook) on one SQLite file.
+"""EmbeddedStore: all parts of the store (JobStore, JobControl, LeaseBook, Endings) on one SQLite file.
 
-This file only joins the parts: what a transaction does is in loading.py, jobs.py, claims.py, finishing.py, leases.py
-and endings.py, how it is run in database.py, and who is alive in presence.py.
+This file only joins the parts: what a transaction does is in loading.py, jobs.py, items.py, control.py, generations.py,
+claims.py, finishing.py, leases.py, rescue.py, endings.py and deletion.py, how it is run in database.py, and who is
+alive in presence.py.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from swath.backends.embedded import claims, endings, finishing, jobs, leases, loading
+from swath.backends.embedded import (
+    claims,
+    control,
+    deletion,
+    endings,
+    finishing,
+    generations,
+    items,
+    jobs,
+    leases,
+    loading,
+    rescue,
+)
 from swath.backends.embedded.database import Database
 from swath.backends.embedded.leases import Times
 from swath.backends.embedded.presence import Presence
 from swath.domain.attempt import Ended, HandedBack
-from swath.domain.errors import UserError
+from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.item import ItemRecord
-from swath.domain.job import Job, JobStatus
+from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.lease import Directive, Grant, Lease, Report, RescuedLease
+from swath.domain.policy import ExecutionPolicy
+from swath.domain.selection import Selection
 from swath.domain.transitions import JobState
 from swath.ports.clock import Clock
 from swath.ports.job_store import Batch, Loaded
 
 __all__ = ["EmbeddedStore"]
 
+_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
+# Both rows are found by number, so that asking before each start costs next to nothing.
+_MAY_START: Final = (
+    "SELECT 1 FROM leases AS l JOIN jobs AS j ON j.job_no = l.job_no WHERE l.fence = ? AND l.rescued = 0 "
+    "AND j.state = 'running' AND j.stopping IS NULL AND j.revision = l.revision"
+)
+
 
 class EmbeddedStore:
-    """See ports/job_store.py and ports/lease_book.py for what each method promises."""
+    """See ports/ (job_store.py, job_control.py, lease_book.py, endings.py) for what each method promises."""
 
     def __init__(self, database: Database, presence: Presence, clock: Clock, lease_seconds: float) -> None:
         self._db = database
@@ -39,15 +62,24 @@ class EmbeddedStore:
     def open(cls, folder: Path, clock: Clock, lease_seconds: float = 15.0) -> EmbeddedStore:
         """Opens the store in a folder, which is made if it is missing."""
         try:
-            presence = Presence(folder / "workers")
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
                 f"cannot use the folder {folder}: {error.strerror}; choose another with SWATH_DATA"
             ) from error
-        return cls(Database(folder / "swath.db"), presence, clock, lease_seconds)
+        return cls(Database(folder / "swath.db"), Presence(folder / "workers"), clock, lease_seconds)
 
     def _times(self) -> Times:
         return Times(self._clock.now(), self._clock.boot(), self._lease_seconds)
+
+    def _enter(self, worker_id: str) -> None:
+        try:
+            self._presence.enter(worker_id)
+        except OSError as error:
+            told = f"cannot write beside the store {self._db.path}: {error.strerror}"
+            if error.errno in _NO_ROOM:
+                raise StoreUnavailable(told, WaitingFor.DISK) from error
+            raise UserError(f"{told}; choose another folder with SWATH_DATA") from error
 
     async def submit(self, job: Job) -> JobStatus:
         return await self._db.write(loading.submit, job)
@@ -61,26 +93,53 @@ class EmbeddedStore:
     async def abandon(self, job_id: str) -> None:
         await self._db.write(loading.abandon, job_id)
 
-    async def cancel(self, job_id: str) -> JobStatus:
-        return await self._db.write(jobs.cancel, job_id)
-
     async def status(self, job_id: str) -> JobStatus:
-        return await self._db.read(jobs.status, job_id)
+        return await self._db.read(jobs.status, job_id, self._presence.waiting_for)
 
     async def jobs(self, after: str | None = None, limit: int = 100) -> list[JobStatus]:
-        return await self._db.read(jobs.jobs, after, limit)
+        return await self._db.read(jobs.jobs, after, limit, self._presence.waiting_for)
 
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         times = self._times()
-        return await self._db.read(jobs.items, job_id, after, limit, times.now - times.boot)
+        return await self._db.read(items.items, job_id, after, limit, times.now - times.boot)
 
     async def item(self, job_id: str, item_id: str) -> ItemRecord:
         times = self._times()
-        return await self._db.read(jobs.item, job_id, item_id, times.now - times.boot)
+        return await self._db.read(items.item, job_id, item_id, times.now - times.boot)
+
+    async def pause(self, job_id: str) -> JobStatus:
+        return await self._db.write(control.pause, job_id)
+
+    async def resume(self, job_id: str) -> JobStatus:
+        return await self._db.write(control.resume, self._times(), job_id)
+
+    async def cancel(self, job_id: str) -> JobStatus:
+        return await self._db.write(control.cancel, job_id)
+
+    async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
+        return await self._db.write(control.change_policy, job_id, policy)
+
+    async def retry(self, job_id: str, selection: Selection) -> JobStatus:
+        return await self._db.write(generations.retry, job_id, selection)
+
+    async def delete(self, job_id: str) -> JobStatus:
+        return await self._db.write(control.delete, job_id)
 
     async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
-        self._presence.enter(worker_id)
+        self._enter(worker_id)
         return await self._db.write(claims.claim, self._times(), worker_id, job_id, without)
+
+    def begin(self, lease: Lease, seq: int) -> bool:
+        if not self._db.glance(_MAY_START, (lease.fence,)):
+            return False
+        self._presence.begin(lease.worker_id, lease.fence, seq)
+        return True
+
+    def leave(self, lease: Lease, seq: int) -> None:
+        self._presence.finish(lease.worker_id, lease.fence, seq)
+
+    def tell_waiting(self, worker_id: str, what: WaitingFor | None) -> None:
+        self._presence.tell_waiting(worker_id, what)
 
     async def finish(
         self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
@@ -94,23 +153,37 @@ class EmbeddedStore:
         await self._db.write(leases.release, worker_id, fence)
 
     async def rescue(self, worker_id: str) -> list[RescuedLease]:
-        self._presence.enter(worker_id)
-        rescued = await self._db.write(leases.rescue, self._times(), worker_id, self._presence.is_dead)
-        for lease in rescued:
-            self._presence.forget_if_dead(lease.worker_id)
+        self._enter(worker_id)
+        dead = set(self._presence.dead())  # who dies later keeps its file, and what it says, until the next time
+        rescued = await self._db.write(
+            rescue.rescue,
+            self._times(),
+            worker_id,
+            lambda worker: worker in dead or self._presence.is_dead(worker),
+            self._presence.running,
+        )
+        for worker in dead:
+            self._presence.forget(worker)
         return rescued
 
     async def claim_ending(
         self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
     ) -> Lease | None:
-        self._presence.enter(worker_id)
+        self._enter(worker_id)
         return await self._db.write(endings.claim_ending, self._times(), worker_id, job_id, without)
 
     async def sweep(self, lease: Lease, limit: int) -> int:
-        return await self._db.write(endings.sweep, lease, limit)
+        return await self._db.write(endings.sweep, self._times(), lease, limit)
 
     async def end(self, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
         return await self._db.write(endings.end, self._times(), lease, state, manifest)
+
+    async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
+        self._enter(worker_id)
+        return await self._db.write(deletion.claim_deletion, self._times(), worker_id, job_id)
+
+    async def purge(self, lease: Lease, limit: int) -> int:
+        return await self._db.write(deletion.purge, lease, limit)
 
     async def close(self) -> None:
         """Also lets go of this process's presence, so that what it still holds is rescued at once."""

@@ -1,11 +1,11 @@
-"""The last steps of a job in the memory store: who may end it, what a cancel sweeps, and the final commit."""
+"""The last steps of a job in the memory store: who may end it, what a stop sweeps, the final commit, and deletion."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
-from swath.backends.memory.records import StoredJob
+from swath.backends.memory.records import Right, StoredJob
 from swath.backends.memory.shelves import Shelves
 from swath.domain.attempt import Ended
 from swath.domain.errors import LeaseLost
@@ -15,9 +15,11 @@ from swath.domain.transitions import ItemState, JobState, check_job
 
 __all__ = ["MemoryEndings"]
 
+_DAY_SECONDS: Final = 86_400
+
 
 class MemoryEndings:
-    """The part of ports/lease_book.py that ends jobs."""
+    """See ports/endings.py for what each method promises."""
 
     _shelves: Shelves
 
@@ -25,52 +27,82 @@ class MemoryEndings:
         self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
     ) -> Lease | None:
         with self._shelves.open():
-            for job in self._shelves.jobs.values():
-                if job.order.job_id in without or job_id not in (None, job.order.job_id):
-                    continue
-                all_ended = job.state is JobState.RUNNING and job.remaining == 0
-                may_end = not job.state.terminal and (job.cancelling or all_ended)
-                if may_end and not self._shelves.leases_of(job.order.job_id):
-                    lease = self._shelves.new_lease(worker_id, job.order.job_id, ending=True)
-                    return Lease(
-                        fence=lease.fence,
-                        job=job.order,
-                        worker_id=worker_id,
-                        lease_seconds=self._shelves.lease_seconds,
-                        cancelling=job.cancelling,
-                    )
+            for name, job in self._shelves.jobs.items():
+                asked = name not in without and job_id in (None, name)
+                if asked and _may_end(job) and not self._shelves.leases_of(name):
+                    return self._hand_out(worker_id, job, Right.END)
             return None
+
+    def _hand_out(self, worker_id: str, job: StoredJob, right: Right) -> Lease:
+        lease = self._shelves.new_lease(worker_id, job, right)
+        return Lease(
+            fence=lease.fence,
+            job=job.order,
+            worker_id=worker_id,
+            lease_seconds=self._shelves.lease_seconds,
+            revision=lease.revision,
+            stopping=job.stopping,
+        )
 
     async def sweep(self, lease: Lease, limit: int) -> int:
         with self._shelves.open():
-            job = self._job_to_end(lease)
-            left = [stored for stored in job.items.values() if stored.ended is None]
+            job = self._job_under(lease, Right.END)
+            left = [stored for stored in job.items.values() if stored.past is None]
             for stored in left[:limit]:
-                known = stored.leased()
                 end = Ended(
-                    seq=known.seq,
+                    seq=stored.item.seq,
                     state=ItemState.CANCELLED,
-                    reason="cancelled",
-                    attempts=known.attempts,
-                    tries=known.tries,
+                    reason=job.stopping,
+                    attempts=stored.attempts,
+                    tries=stored.tries,
                 )
-                stored.fence, stored.ended = lease.fence, end
-                job.count(end)
+                self._shelves.end_item(job, stored, end, lease.fence)
             return len(left)
 
-    def _job_to_end(self, lease: Lease) -> StoredJob:
-        stored = self._shelves.live_lease(lease.fence)
-        if stored is None or not stored.ending:
-            raise LeaseLost(f"another worker ends job {lease.job.job_id!r} now")
+    def _job_under(self, lease: Lease, right: Right) -> StoredJob:
+        stored = self._shelves.live_lease(lease.fence, right)
+        if stored is None:
+            raise LeaseLost(f"the right to {right.value} job {lease.job.job_id!r} was taken away")
         return self._shelves.job(stored.job_id)
 
     async def end(self, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
         with self._shelves.open():
-            job = self._job_to_end(lease)
+            job = self._job_under(lease, Right.END)
             if job.remaining:
                 raise ValueError(f"{job.remaining} items of job {lease.job.job_id!r} have not ended")
+            if not state.terminal:
+                raise ValueError(f"a job cannot go to its end as {state}")
             check_job(job.state, state)
             job.last_pace = job.items_per_second(self._shelves.clock.boot())
             job.state, job.ended_at, job.manifest = state, self._shelves.clock.now(), dict(manifest)
             del self._shelves.leases[lease.fence]
             return self._shelves.status(job)
+
+    async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
+        with self._shelves.open():
+            for name, job in self._shelves.jobs.items():
+                if job_id in (None, name) and self._may_be_deleted(job) and not self._shelves.leases_of(name):
+                    job.deleting = True
+                    return self._hand_out(worker_id, job, Right.DELETE)
+            return None
+
+    def _may_be_deleted(self, job: StoredJob) -> bool:
+        days = job.order.policy.retention_days
+        if job.deleting or days is None or job.ended_at is None:
+            return job.deleting
+        return self._shelves.clock.now() - job.ended_at >= days * _DAY_SECONDS
+
+    async def purge(self, lease: Lease, limit: int) -> int:
+        with self._shelves.open():
+            job = self._job_under(lease, Right.DELETE)
+            left = len(job.items)
+            for seq in list(job.items)[:limit]:
+                del job.seqs[job.items.pop(seq).item.item_id]
+            if not left:
+                del self._shelves.jobs[job.order.job_id], self._shelves.leases[lease.fence]
+            return left
+
+
+def _may_end(job: StoredJob) -> bool:
+    all_ended = job.state in (JobState.RUNNING, JobState.PAUSED) and job.remaining == 0
+    return not job.state.terminal and not job.deleting and (job.stopping is not None or all_ended)

@@ -1,6 +1,8 @@
-"""Jobs and items as data: the JobStore half of the memory store. Handing out work is the other half, in leases.py."""
+"""Jobs and items as data: the JobStore part of the memory store. After: control.py and claims.py."""
 
 from __future__ import annotations
+
+import msgspec
 
 from swath.backends.memory.records import StoredItem, StoredJob
 from swath.backends.memory.shelves import Shelves
@@ -20,8 +22,10 @@ class MemoryJobs:
 
     async def submit(self, job: Job) -> JobStatus:
         with self._shelves.open():
-            stored = self._shelves.jobs.setdefault(job.job_id, StoredJob(job))
-            if not stored.order.same_order(job):
+            stored = self._shelves.jobs.get(job.job_id) or self._shelves.new_job(job)
+            if stored.deleting:
+                raise Conflict(f"job {job.job_id!r} is being deleted; wait a moment, or choose another job id")
+            if not stored.first_order.same_order(job):
                 raise Conflict(f"job {job.job_id!r} exists with another scraper or policy; choose another job id")
             return self._shelves.status(stored)
 
@@ -30,8 +34,8 @@ class MemoryJobs:
             job = self._shelves.job(job_id)
             if batch.number < len(job.batches):
                 return _loaded_before(job, batch)
-            if job.state is not JobState.LOADING or job.cancelling:
-                raise Conflict(f"job {job_id!r} is {job.state}; nothing can be added to it")
+            if job.state is not JobState.LOADING or job.stopping or job.deleting:
+                raise Conflict(f"job {job_id!r} is {job.state} or on its way out; nothing can be added to it")
             if batch.number != len(job.batches):
                 raise ValueError(f"batch {batch.number} came where {len(job.batches)} was due")
             loaded = _add(job, batch)
@@ -46,11 +50,13 @@ class MemoryJobs:
                     f"job {job_id!r} was loaded with other items: it has {len(job.batches)} batches of rows, "
                     f"not {batches}"
                 )
+            if job.deleting:
+                raise Conflict(f"job {job_id!r} is being deleted")
             if job.state is JobState.LOADING:
                 if not job.items:
                     raise BadInput(f"job {job_id!r} has no items; give it at least one")
                 check_job(job.state, JobState.PENDING)
-                job.state = JobState.PENDING
+                job.state, job.served = JobState.PENDING, self._shelves.granted
             return self._shelves.status(job)
 
     async def abandon(self, job_id: str) -> None:
@@ -58,7 +64,7 @@ class MemoryJobs:
             job = self._shelves.job(job_id)
             if job.state is not JobState.LOADING:
                 raise Conflict(f"job {job_id!r} is {job.state}, not loading")
-            for lease in self._shelves.leases_of(job_id):  # the right to end it, if it was being cancelled
+            for lease in self._shelves.leases_of(job_id):  # the right to end or delete it
                 del self._shelves.leases[lease.fence]
             del self._shelves.jobs[job_id]
 
@@ -78,20 +84,15 @@ class MemoryJobs:
         with self._shelves.open():
             job = self._shelves.job(job_id)
             seqs = sorted(seq for seq in job.items if seq > after)
-            return [self._shelves.record(job.items[seq]) for seq in seqs[:limit]]
+            return [self._shelves.record(job, job.items[seq]) for seq in seqs[:limit]]
 
     async def item(self, job_id: str, item_id: str) -> ItemRecord:
         with self._shelves.open():
             job = self._shelves.job(job_id)
             if item_id not in job.seqs:
                 raise UnknownName(f"there is no item {item_id!r} in job {job_id!r}")
-            return self._shelves.record(job.items[job.seqs[item_id]])
-
-    async def cancel(self, job_id: str) -> JobStatus:
-        with self._shelves.open():
-            job = self._shelves.job(job_id)
-            job.cancelling = job.cancelling or not job.state.terminal
-            return self._shelves.status(job)
+            stored = job.items[job.seqs[item_id]]
+            return msgspec.structs.replace(self._shelves.record(job, stored), earlier=stored.earlier)
 
     async def close(self) -> None:
         self._shelves.closed = True
@@ -106,6 +107,7 @@ def _add(job: StoredJob, batch: Batch) -> Loaded:
         first_seq = job.seqs.setdefault(item.item_id, item.seq)
         if first_seq == item.seq:
             job.items[item.seq] = StoredItem(item)
+            job.total += 1
         else:
             duplicates.append(Duplicate(item.seq, item.item_id, first_seq))
     return Loaded(len(batch.items) - len(duplicates), tuple(duplicates))

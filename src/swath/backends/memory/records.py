@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
-from swath.domain.attempt import Ended, Finding
-from swath.domain.item import Item
-from swath.domain.job import Job
+import msgspec
+
+from swath.domain.attempt import Attempt, Ended, Finding, HandedBack, Tries
+from swath.domain.circuit import Circuit, unreleased
+from swath.domain.item import Item, PastEnd
+from swath.domain.job import Job, Stopping
 from swath.domain.lease import LeasedItem
 from swath.domain.transitions import ItemState, JobState
 from swath.ports.job_store import Batch, Loaded
 
-__all__ = ["StoredItem", "StoredJob", "StoredLease", "StoredShare"]
+__all__ = ["Right", "StoredItem", "StoredJob", "StoredLease", "StoredShare"]
 
 PACE_SECONDS = 5.0
 
@@ -23,22 +27,57 @@ class StoredItem:
     """An item. `fence` is that of the lease which holds it or has ended it, 0 when nobody does.
 
     `came_back` orders items that were leased before (they go first); `due` is when it may be leased, by the boot clock.
+    `past` is its end in this generation, if it has ended, and `earlier` are those before.
     """
 
     item: Item
     fence: int = 0
     due: float = 0.0
     came_back: bool = False
-    progress: LeasedItem | None = None
-    ended: Ended | None = None
+    tries: Tries = field(default_factory=Tries)
+    attempts: tuple[Attempt, ...] = ()
+    suspect: bool = False
+    past: PastEnd | None = None
+    earlier: tuple[PastEnd, ...] = ()
+
+    @property
+    def ended(self) -> Ended | None:
+        """How it has ended in this generation."""
+        return None if self.past is None else self.past.end
+
+    @property
+    def never_began(self) -> bool:
+        """Whether no attempt at it is known."""
+        return not self.suspect and not self.attempts and self.tries == Tries()
 
     def leased(self) -> LeasedItem:
         """The item as its next worker gets it."""
-        return self.progress or LeasedItem(self.item.seq, self.item.item_id, self.item.input)
+        return LeasedItem(self.item.seq, self.item.item_id, self.item.input, self.tries, self.attempts)
 
-    def give_back(self, due: float, progress: LeasedItem) -> None:
+    def give_back(self, due: float = 0.0) -> None:
         """Nobody holds it any more."""
-        self.fence, self.due, self.came_back, self.progress = 0, due, True, progress
+        self.fence, self.due, self.came_back = 0, due, True
+
+    def take_progress(self, back: HandedBack) -> None:
+        """What its worker did to it; a suspect that was tried and killed nobody is none any more."""
+        tried = (back.tries, back.attempts) != (self.tries, self.attempts)
+        self.suspect = self.suspect and not tried
+        self.tries, self.attempts = back.tries, back.attempts
+
+    def begin_again(self) -> None:
+        """A new generation: its end becomes one of the earlier ones."""
+        assert self.past is not None  # noqa: S101 only ended items are selected
+        self.earlier += (self.past,)
+        self.past, self.fence, self.due, self.came_back = None, 0, 0.0, False
+        self.tries, self.attempts, self.suspect = Tries(), (), False
+
+
+class Right(Enum):
+    """What a lease allows its worker."""
+
+    RUN = "run"
+    END = "end"
+    DELETE = "delete"
 
 
 @dataclass(slots=True)
@@ -48,10 +87,13 @@ class StoredLease:
     fence: int
     job_id: str
     worker_id: str
-    ending: bool
-    heard_at: float
-    expires_at: float
+    right: Right
+    revision: int
+    heard_at: float = 0.0
+    expires_at: float = 0.0
     seqs: tuple[int, ...] = ()
+    alone: bool = False
+    running: set[int] = field(default_factory=set)  # begun and not left
     rescued: bool = False
 
 
@@ -67,13 +109,24 @@ class StoredShare:
 
 @dataclass(slots=True)
 class StoredJob:
-    """A job with its items by `seq`, its batches in order, and its counters."""
+    """A job with its items by `seq`, its batches in order, and its counters. `first_order` is what was submitted.
+
+    `served` is how many leases had been granted in all when it last got one, or when it became ready to run.
+    """
 
     order: Job
+    number: int
+    first_order: Job
+    revision: int = 0
     state: JobState = JobState.LOADING
-    cancelling: bool = False
+    stopping: Stopping | None = None
+    deleting: bool = False
+    generation: int = 1
+    circuit: Circuit = field(default_factory=Circuit)
+    served: int = 0
     shares: dict[str, StoredShare] = field(default_factory=dict)  # by worker
     items: dict[int, StoredItem] = field(default_factory=dict)
+    total: int = 0
     seqs: dict[str, int] = field(default_factory=dict)
     batches: list[tuple[Batch, Loaded]] = field(default_factory=list)
     ended: dict[ItemState, int] = field(default_factory=lambda: dict.fromkeys(ItemState, 0))
@@ -93,20 +146,42 @@ class StoredJob:
     @property
     def remaining(self) -> int:
         """Items that have not ended, by the counters."""
-        return len(self.items) - sum(self.ended.values())
+        return self.total - sum(self.ended.values())
+
+    @property
+    def may_start(self) -> bool:
+        """Whether items of it may be leased and started."""
+        return self.state in (JobState.PENDING, JobState.RUNNING) and self.stopping is None and not self.deleting
 
     def claimable(self, boot: float) -> list[StoredItem]:
-        """Items that may be leased now: what came back first, by the time it was due, then the fresh ones."""
-        free = [i for i in self.items.values() if i.ended is None and not i.fence and i.due <= boot]
-        return sorted(free, key=lambda i: (not i.came_back, i.due, i.item.seq))
+        """Items that may be leased now: suspects, then what came back, by the time it was due, then the fresh ones.
 
-    def count(self, end: Ended) -> None:
-        """Moves the counters by one ended item."""
-        self.ended[end.state] += 1
-        self.not_found += end.finding is Finding.NOT_FOUND
+        Of those that never began only as many as the circuit has not yet released.
+        """
+        free = [i for i in self.items.values() if i.past is None and not i.fence and i.due <= boot]
+        free.sort(key=lambda i: (not i.suspect, not i.came_back, i.due, i.item.seq))
+        most = unreleased(self.circuit, self.order.policy.circuit_breaker)
+        held_back = {i.item.seq for i in [i for i in free if i.never_began][most:]} if most is not None else set()
+        return [i for i in free if i.item.seq not in held_back]
+
+    def count(self, end: Ended, by: int = 1) -> None:
+        """Moves the counters by one ended item, or back."""
+        self.ended[end.state] += by
+        self.not_found += by if end.finding is Finding.NOT_FOUND else 0
         if end.state is ItemState.FAILED and end.failure is not None:
             kind = end.failure.kind.value
-            self.failures[kind] = self.failures.get(kind, 0) + 1
+            self.failures[kind] = self.failures.get(kind, 0) + by
+            if not self.failures[kind]:
+                del self.failures[kind]
+
+    def release(self, items: int) -> None:
+        """So many items that never began were handed out, or came back if negative."""
+        self.circuit = msgspec.structs.replace(self.circuit, released=self.circuit.released + items)
+
+    def close_circuit(self) -> None:
+        """A new one, to which all that is held, or has begun and waits, was released."""
+        unfinished = [stored for stored in self.items.values() if stored.past is None]
+        self.circuit = Circuit(released=sum(bool(i.fence) or not i.never_began for i in unfinished))
 
     def mark(self, boot: float) -> None:
         """Notes how far the job is, no more than once in some seconds."""

@@ -80,6 +80,13 @@ class MemoryResults:
         for key in [key for key in files if key.startswith(prefix)]:
             del files[key]
 
+    async def clear(self, job_id: str) -> None:
+        """Forgets the job."""
+        self.files.pop(job_id, None)
+        self.rooms.pop(job_id, None)
+        for published in [published for published in self._published if published[0] == job_id]:
+            del self._published[published]
+
     async def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
         """The keys as they stand at the first step."""
         _check(prefix + "x")

@@ -1,6 +1,7 @@
 """All that the memory store keeps, and how jobs and items look from outside.
 
-Changed by jobs.py (orders and items), leases.py (who holds what) and endings.py (the last steps of a job).
+Changed by jobs.py (orders and items), control.py (people), claims.py and leases.py (who holds what), finishing.py
+(outcomes) and endings.py (the last steps of a job).
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from swath.backends.memory.records import StoredItem, StoredJob, StoredLease
+from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredLease
+from swath.domain.attempt import Ended
 from swath.domain.errors import StoreUnavailable, UnknownName
-from swath.domain.item import ItemRecord
-from swath.domain.job import Counts, JobStatus
+from swath.domain.item import ItemRecord, PastEnd
+from swath.domain.job import Counts, Job, JobStatus, WaitingFor
 from swath.domain.transitions import ItemState
 from swath.ports.clock import Clock
 
@@ -28,7 +30,10 @@ class Shelves:
         self.lease_seconds = lease_seconds
         self.jobs: dict[str, StoredJob] = {}
         self.leases: dict[int, StoredLease] = {}
+        self.granted = 0  # leases of items, over all jobs
+        self.waiting: dict[str, WaitingFor] = {}  # what a worker waits for
         self._fences = itertools.count(1)
+        self._numbers = itertools.count(1)
         self.dead: set[str] = set()
         self.closed = False
         self._lock = threading.Lock()  # the heartbeat comes from another thread
@@ -38,7 +43,7 @@ class Shelves:
         """One caller at a time. Raises StoreUnavailable when the store was closed."""
         with self._lock:
             if self.closed:
-                raise StoreUnavailable("the store is closed")
+                raise StoreUnavailable("the store is closed", WaitingFor.STORE)
             yield
 
     def job(self, job_id: str) -> StoredJob:
@@ -47,10 +52,15 @@ class Shelves:
             raise UnknownName.of("job", job_id, self.jobs, "see `swath jobs list`")
         return self.jobs[job_id]
 
-    def new_lease(self, worker_id: str, job_id: str, *, ending: bool) -> StoredLease:
+    def new_job(self, order: Job) -> StoredJob:
+        """Younger than all others."""
+        self.jobs[order.job_id] = StoredJob(order, next(self._numbers), order)
+        return self.jobs[order.job_id]
+
+    def new_lease(self, worker_id: str, job: StoredJob, right: Right) -> StoredLease:
         """Under a fence that no lease had before."""
         fence = next(self._fences)
-        self.leases[fence] = StoredLease(fence, job_id, worker_id, ending, heard_at=0.0, expires_at=0.0)
+        self.leases[fence] = StoredLease(fence, job.order.job_id, worker_id, right, job.revision)
         self.extend(self.leases[fence])
         return self.leases[fence]
 
@@ -59,64 +69,48 @@ class Shelves:
         lease.heard_at = self.clock.boot()
         lease.expires_at = lease.heard_at + self.lease_seconds
 
-    def live_lease(self, fence: int) -> StoredLease | None:
-        """The lease of that fence, unless it was taken away."""
+    def live_lease(self, fence: int, right: Right) -> StoredLease | None:
+        """The lease of that fence, if it is of that kind and was not taken away."""
         lease = self.leases.get(fence)
-        return None if lease is None or lease.rescued else lease
+        return None if lease is None or lease.rescued or lease.right is not right else lease
 
     def leases_of(self, job_id: str) -> list[StoredLease]:
         """All leases of a job, the oldest first."""
         return [lease for lease in self.leases.values() if lease.job_id == job_id]
 
+    def end_item(self, job: StoredJob, stored: StoredItem, end: Ended, fence: int) -> None:
+        """Gives an item its end in this generation, and counts it."""
+        stored.past = PastEnd(generation=job.generation, ended_at=self.clock.now(), end=end)
+        stored.fence = fence
+        job.count(end)
+
     def status(self, job: StoredJob) -> JobStatus:
         """The job as others see it."""
-        queued = sum(len(share.queued) for share in job.shares.values())
-        begun = sum(len(share.begun) for share in job.shares.values())
-        counts = Counts(
-            pending=job.remaining - queued - begun,
-            queued=queued,
-            in_progress=begun,
-            success=job.ended[ItemState.SUCCESS],
-            not_found=job.not_found,
-            failed=job.ended[ItemState.FAILED],
-            skipped=job.ended[ItemState.SKIPPED],
-            cancelled=job.ended[ItemState.CANCELLED],
-            total=len(job.items),
-        )
         return JobStatus(
             job=job.order,
             state=job.state,
-            counts=counts,
+            generation=job.generation,
+            counts=_counts(job),
             failures=dict(sorted(job.failures.items())),
             items_per_second=job.items_per_second(self.clock.boot()),
             started_at=job.started_at,
             ended_at=job.ended_at,
             loaded_rows=sum(batch.rows for batch, _ in job.batches),
-            cancelling=job.cancelling,
+            stopping=job.stopping,
+            circuit_opened=job.circuit.opened,
+            waiting_for=None if job.state.terminal else self._waiting_for(),
+            deleting=job.deleting,
             manifest=None if job.manifest is None else dict(job.manifest),
         )
 
-    def record(self, stored: StoredItem) -> ItemRecord:
-        """The item as others see it; while it runs, its worker's last report says how far it is."""
-        item, end = stored.item, stored.ended
-        if end is None:
-            state, known = ItemState.PENDING, stored.leased()
-            if stored.fence:
-                lease = self.leases[stored.fence]
-                share = self.jobs[lease.job_id].shares[lease.worker_id]
-                state = ItemState.QUEUED if item.seq in share.queued else state
-                state = ItemState.IN_PROGRESS if item.seq in share.begun else state
-            waits = not stored.fence and stored.due > 0
-            return ItemRecord(
-                seq=item.seq,
-                item_id=item.item_id,
-                input=item.input,
-                state=state,
-                fence=stored.fence,
-                attempts=known.attempts,
-                tries=known.tries,
-                not_before=self.clock.now() + stored.due - self.clock.boot() if waits else None,
-            )
+    def _waiting_for(self) -> WaitingFor | None:
+        return next((what for worker_id, what in self.waiting.items() if worker_id not in self.dead), None)
+
+    def record(self, job: StoredJob, stored: StoredItem) -> ItemRecord:
+        """The item as others see it, but for its earlier ends."""
+        if stored.past is None:
+            return self._record_of_unfinished(job, stored)
+        item, end = stored.item, stored.past.end
         return ItemRecord(
             seq=item.seq,
             item_id=item.item_id,
@@ -130,4 +124,41 @@ class Shelves:
             artifacts=end.artifacts,
             tries=end.tries,
             scraper_version=end.scraper_version,
+            generation=stored.past.generation,
+            ended_at=stored.past.ended_at,
         )
+
+    def _record_of_unfinished(self, job: StoredJob, stored: StoredItem) -> ItemRecord:
+        item, state = stored.item, ItemState.PENDING
+        if stored.fence:  # while it runs, its worker's last report says how far it is
+            share = job.shares[self.leases[stored.fence].worker_id]
+            state = ItemState.QUEUED if item.seq in share.queued else state
+            state = ItemState.IN_PROGRESS if item.seq in share.begun else state
+        waits = not stored.fence and stored.due > 0
+        return ItemRecord(
+            seq=item.seq,
+            item_id=item.item_id,
+            input=item.input,
+            state=state,
+            fence=stored.fence,
+            attempts=stored.attempts,
+            tries=stored.tries,
+            not_before=self.clock.now() + stored.due - self.clock.boot() if waits else None,
+            suspect=stored.suspect,
+        )
+
+
+def _counts(job: StoredJob) -> Counts:
+    queued = sum(len(share.queued) for share in job.shares.values())
+    begun = sum(len(share.begun) for share in job.shares.values())
+    return Counts(
+        pending=job.remaining - queued - begun,
+        queued=queued,
+        in_progress=begun,
+        success=job.ended[ItemState.SUCCESS],
+        not_found=job.not_found,
+        failed=job.ended[ItemState.FAILED],
+        skipped=job.ended[ItemState.SKIPPED],
+        cancelled=job.ended[ItemState.CANCELLED],
+        total=job.total,
+    )

@@ -1,11 +1,12 @@
-"""MemoryStore: both halves of the store in plain dicts; the executable form of the ports' docstrings.
+"""MemoryStore: all parts of the store in plain dicts; the executable form of the ports' docstrings.
 
-What it keeps is in records.py and shelves.py; what its methods do is in jobs.py (JobStore), leases.py and endings.py
-(LeaseBook).
+What it keeps is in records.py and shelves.py; what its methods do is in jobs.py (JobStore), control.py (JobControl),
+claims.py, finishing.py and leases.py (LeaseBook), and endings.py (Endings).
 """
 
 from __future__ import annotations
 
+from swath.backends.memory.control import MemoryControl
 from swath.backends.memory.endings import MemoryEndings
 from swath.backends.memory.jobs import MemoryJobs
 from swath.backends.memory.leases import MemoryLeases
@@ -15,7 +16,7 @@ from swath.ports.clock import Clock
 __all__ = ["MemoryStore"]
 
 
-class MemoryStore(MemoryJobs, MemoryLeases, MemoryEndings):
+class MemoryStore(MemoryJobs, MemoryControl, MemoryLeases, MemoryEndings):
     """Lives as long as its process. All workers of a test may share one."""
 
     def __init__(self, clock: Clock, lease_seconds: float = 15.0) -> None:

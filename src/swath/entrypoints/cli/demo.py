@@ -14,10 +14,11 @@ import click
 from swath.bootstrap import Services, make_registry, open_services
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
-from swath.entrypoints.cli.intake import Order, take_in
+from swath.entrypoints.cli.intake import take_in
+from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.output import command, describe
 from swath.entrypoints.cli.progress import watching
-from swath.entrypoints.cli.run import work_until_ended
+from swath.entrypoints.cli.run_job import work_until_ended
 from swath.entrypoints.cli.session import begin, run_async, stop_on_signals
 from swath.pipeline.finish.verify import verify
 from swath.settings import Settings
@@ -85,7 +86,7 @@ async def _show(services: Services, status: JobStatus, traffic: str) -> ExitCode
         f"+ {counts.failed:,} failed + {counts.skipped:,} skipped + {counts.cancelled:,} cancelled: it {balance}"
     )
     click.echo(f"check it:  {command('jobs', 'verify', job_id)}")
-    return exit_code_of(status.state) if report.ok else ExitCode.VERIFY_FAILED
+    return exit_code_of(status) if report.ok else ExitCode.VERIFY_FAILED
 
 
 def _sample(location: Path) -> Path | None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from swath.domain.transitions import JobState
+
+if TYPE_CHECKING:
+    from swath.domain.job import JobStatus
 
 __all__ = ["ExitCode", "exit_code_of"]
 
@@ -24,9 +28,11 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-def exit_code_of(state: JobState) -> ExitCode:
-    """What a command that waited for a job exits with."""
-    match state:
+def exit_code_of(status: JobStatus) -> ExitCode:
+    """What a command that waited for a job exits with. An open circuit counts whether it failed or paused the job."""
+    match status.state:
+        case JobState.FAILED | JobState.PAUSED if status.circuit_opened is not None:
+            return ExitCode.CIRCUIT_OPEN
         case JobState.COMPLETED:
             return ExitCode.COMPLETE
         case JobState.PARTIALLY_COMPLETED | JobState.CANCELLED:

@@ -1,15 +1,12 @@
-"""From the options of `run` and `jobs create` to a loaded job. After: `run` works on it, `create` leaves it there."""
+"""From an Order to a loaded job. Before: order.py. After: `run` works on it, `jobs create` leaves it there."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import hashlib
 import re
 import secrets
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -19,6 +16,7 @@ from swath.domain.errors import BadInput
 from swath.domain.job import JOB_ID_LIMIT, Job, JobStatus
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
+from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.progress import Display
 from swath.kit.registry import Registry
 from swath.kit.scraper import HttpScraper
@@ -26,100 +24,79 @@ from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.file_source import FileSource, Format
 from swath.pipeline.accept.load import load
 from swath.pipeline.accept.policy_file import read_policy
-from swath.pipeline.accept.report import LoadOptions, OnBadRows, OnDuplicates, RowsRefused
+from swath.pipeline.accept.report import LoadOptions, LoadReport, OnBadRows, OnDuplicates, RowsRefused
+from swath.pipeline.accept.rows import RowSource
+from swath.pipeline.accept.sampling import FirstRows, SampledRows
 
-__all__ = ["Order", "job_options", "take_in"]
+__all__ = ["Intake", "take_in", "with_concurrency"]
 
-
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody typed."""
-
-    scraper: str | None
-    items: str
-    job_id: str | None = None
-    name: str | None = None
-    labels: dict[str, str] = {}
-    priority: int = 0
-    concurrency: int | None = None
-    policy: Path | None = None
-    form: Format | None = None
-    id_column: str | None = None
-    mapping: dict[str, str] = {}
-    load: LoadOptions = LoadOptions()
-    as_json: bool = False
-    quiet: bool = False
+SILENCE_SECONDS = 2.0  # how long a pipe may say nothing before we do
 
 
-def job_options(command: Callable[[Order], Any]) -> Callable[..., Any]:
-    """The options that say what a job is; the command gets them as one Order."""
+class Intake(msgspec.Struct, frozen=True):
+    """An Order made ready: the job, its rows, and how they are checked. `on_disk`: they cannot fail to come."""
 
-    @functools.wraps(command)
-    def with_order(**given: Any) -> Any:
+    job: Job
+    rows: RowSource
+    checker: RowChecker
+    options: LoadOptions
+    on_disk: bool
+
+    @classmethod
+    def of(cls, order: Order, registry: Registry, now: float) -> Intake:
+        """Reads the policy, but not the items. Raises BadInput and UnknownName."""
+        if order.items is None:
+            raise BadInput("say what to run it on with --items FILE, or name a job of the store with --job-id")
+        scraper, source = registry.resolve(order.scraper)
+        rows: RowSource = FileSource(order.items, None if order.form is None else Format(order.form))
+        if order.limit is not None:
+            rows = FirstRows(rows, order.limit)
+        if order.sample is not None:
+            rows = SampledRows(rows, order.sample)
+        checker = RowChecker(scraper.Input, mapping=order.mapping, id_column=order.id_column)
         options = LoadOptions(
-            on_bad_rows=OnBadRows(given.pop("bad_rows")),
-            on_duplicates=OnDuplicates(given.pop("duplicates").replace("-", "_")),
+            on_bad_rows=OnBadRows(order.bad_rows), on_duplicates=OnDuplicates(order.duplicates.replace("-", "_"))
         )
-        form = given.pop("form")
-        mapping, labels = _pairs(given.pop("mapping"), "--map"), _pairs(given.pop("labels"), "--label")
-        return command(Order(**given, load=options, form=form and Format(form), mapping=mapping, labels=labels))
+        job = _job_of(order, scraper, source, now)
+        return cls(job, rows, checker, options, on_disk=Path(order.items).is_file())
 
-    decorated: Callable[..., Any] = with_order
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    async def load(self, services: Services, display: Display) -> LoadReport:
+        """Reads, checks and stores all rows; says so when nothing comes for a while. Raises RowsRefused."""
+        begun = asyncio.Event()
+        if self.on_disk:
+            begun.set()  # it may take its time, but nobody has to be told to write to it
 
+        def on_rows(rows: int) -> None:
+            begun.set()
+            display.loading(rows)
 
-_OPTIONS = (
-    click.argument("scraper", metavar="[SCRAPER]", required=False),
-    click.option("--items", required=True, metavar="FILE", help="CSV, JSON or JSON Lines, gzip of each; - for stdin."),
-    click.option("--job-id", metavar="ID", help="Name of the job. Default: from the scraper and the file."),
-    click.option("--concurrency", type=int, metavar="N", help="Items at once (throttling.max_concurrent_workers)."),
-    click.option("--policy", type=click.Path(path_type=Path), metavar="FILE", help="Execution policy, YAML or JSON."),
-    click.option("--format", "form", type=click.Choice([f.value for f in Format]), help="Default: by the file name."),
-    click.option("--id-column", metavar="COLUMN", help="Column that names each item. Default: from its input."),
-    click.option("--map", "mapping", multiple=True, metavar="FIELD=COLUMN", help="Which column an input field is."),
-    click.option("--bad-rows", type=click.Choice(["refuse", "skip"]), default="refuse", show_default=True),
-    click.option("--duplicates", type=click.Choice(["refuse", "keep-first"]), default="refuse", show_default=True),
-    click.option("--name", metavar="TEXT", help="A name for people."),
-    click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Marks the job; may be repeated."),
-    click.option(
-        "--priority",
-        type=click.IntRange(-1_000_000, 1_000_000),
-        default=0,
-        show_default=True,
-        help="Higher runs first.",
-    ),
-    click.option("--json", "as_json", is_flag=True, help="Print the job's status as JSON at the end."),
-    click.option("--quiet", is_flag=True, help="No progress."),
-)
+        told = asyncio.create_task(_tell_silence(self.rows.name, begun, display))
+        try:
+            return await load(services.store, self.job, self.rows, self.checker, self.options, on_rows)
+        finally:
+            told.cancel()
 
 
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    pairs = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not (key and equals and value):
-            raise BadInput(f"{option} {text}: write it as KEY=VALUE")
-        pairs[key] = value
-    return pairs
+async def _tell_silence(name: str, begun: asyncio.Event, display: Display) -> None:
+    try:
+        await asyncio.wait_for(begun.wait(), SILENCE_SECONDS)
+    except TimeoutError:
+        display.note(f"waiting for {name}: nothing that can be used has come from it yet; Ctrl-C stops")
 
 
 async def take_in(
     services: Services, registry: Registry, order: Order, display: Display, stop: asyncio.Event
 ) -> JobStatus:
     """Loads the job, or finds that it is loaded already. Returns early, still `loading`, when told to stop."""
-    scraper, source = registry.resolve(order.scraper)
-    job = _job_of(order, scraper, source, services.clock.now())
-    checker = RowChecker(scraper.Input, mapping=order.mapping, id_column=order.id_column)
-    rows = FileSource(order.items, order.form)
-    loading = asyncio.create_task(load(services.store, job, rows, checker, order.load, display.loading))
+    intake = Intake.of(order, registry, services.clock.now())
+    loading = asyncio.create_task(intake.load(services, display))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({loading, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     if not loading.done():
         loading.cancel()
         await asyncio.gather(loading, return_exceptions=True)
-        return JobStatus(job=job, state=JobState.LOADING)
+        return JobStatus(job=intake.job, state=JobState.LOADING)
     try:
         report = loading.result()
     except RowsRefused as refused:
@@ -128,16 +105,16 @@ async def take_in(
         raise
     for line in report.lines():
         click.echo(f"left out: {line}", err=True)
-    return report.status or await services.store.status(job.job_id)
+    return report.status or await services.store.status(intake.job.job_id)
 
 
 def _job_of(order: Order, scraper: HttpScraper, source: str | None, now: float) -> Job:
     policy = read_policy(order.policy) if order.policy else ExecutionPolicy()
     if order.concurrency is not None:
-        policy = _with_concurrency(policy, order.concurrency)
+        policy = with_concurrency(policy, order.concurrency)
     for field in _not_acted_upon(policy):
         click.echo(f"note: {field} is kept with the job, but nothing acts upon it yet", err=True)
-    job_id = _derived_job_id(scraper, source, order.items) if order.job_id is None else order.job_id
+    job_id = _derived_job_id(order, scraper, source) if order.job_id is None else order.job_id
     _check_job_id(job_id)
     return Job(
         job_id=job_id,
@@ -154,13 +131,14 @@ def _job_of(order: Order, scraper: HttpScraper, source: str | None, now: float) 
 def _not_acted_upon(policy: ExecutionPolicy) -> list[str]:
     """What somebody set and would wrongly rely on."""
     given = policy.as_json()
-    fields: list[str] = [name for name in ("circuit_breaker", "proxy") if name in given]
+    fields = ["proxy"] if "proxy" in given else []
     if "requests_per_second" in given.get("throttling", {}):
         fields.append("requests_per_second")
     return fields
 
 
-def _with_concurrency(policy: ExecutionPolicy, concurrency: int) -> ExecutionPolicy:
+def with_concurrency(policy: ExecutionPolicy, concurrency: int) -> ExecutionPolicy:
+    """The policy with what `--concurrency` says. Raises BadInput."""
     try:
         return policy.with_concurrency(concurrency)
     except ValueError:
@@ -172,11 +150,13 @@ def _check_job_id(job_id: str) -> None:
         raise BadInput(f"--job-id must be 1 to {JOB_ID_LIMIT} printable characters")
 
 
-def _derived_job_id(scraper: HttpScraper, source: str | None, items: str) -> str:
-    """The same scraper and file give the same job, so that the same command goes on where it was."""
+def _derived_job_id(order: Order, scraper: HttpScraper, source: str | None) -> str:
+    """The same scraper, file and part of it give the same job, so that the same command goes on where it was."""
+    items = order.items or ""
     if items == "-":
         return f"{scraper.id}-{secrets.token_hex(4)}"
     path = Path(items).resolve()
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.name.split(".")[0]).strip("-")[:60] or "items"
+    parts = [f"{word}{rows}" for word, rows in (("first", order.limit), ("sample", order.sample)) if rows is not None]
     mark = hashlib.sha256(f"{scraper.id}\0{source}\0{path}".encode()).hexdigest()[:8]
-    return f"{scraper.id}-{stem}-{mark}"
+    return "-".join([scraper.id, stem, *parts, mark])

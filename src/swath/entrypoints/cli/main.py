@@ -1,9 +1,8 @@
-"""The root of the command line: finds commands lazily, so that starting costs nothing, and turns errors into one line
-and an exit code (C2)."""
+"""The root of the command line: names the commands (lazy.py imports them), and turns errors into one line and an exit
+code (C2)."""
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import sys
@@ -13,48 +12,27 @@ from typing import Final
 import click
 
 from swath import __version__
-from swath.domain.errors import SwathError, UnknownName, UserError
+from swath.domain.errors import StoreUnavailable, SwathError, UnknownName, UserError
 from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.lazy import LazyGroup
+from swath.settings import completion_asked
 
 __all__ = ["main"]
 
 COMMANDS: Final = {
     "run": ("swath.entrypoints.cli.run:run", "Run a job on this machine, with a live progress bar."),
     "worker": ("swath.entrypoints.cli.worker:worker", "Work on jobs of the store until told to stop."),
-    "jobs": ("swath.entrypoints.cli.jobs:jobs", "Create, list, look at and verify jobs."),
+    "jobs": ("swath.entrypoints.cli.jobs.commands:jobs", "Create, watch, manage and verify jobs."),
     "scraper": ("swath.entrypoints.cli.scrapers:scraper", "List and show scrapers."),
+    "config": ("swath.entrypoints.cli.config:config", "Show the settings, and where each came from."),
+    "doctor": ("swath.entrypoints.cli.doctor.command:doctor", "Check this installation, and say what to do."),
+    "completion": ("swath.entrypoints.cli.completion:completion", "Print the script that completes words in a shell."),
     "demo": ("swath.entrypoints.cli.demo:demo", "Scrape a county of our own, end to end."),
     "demo-site": ("swath.entrypoints.cli.demo:demo_site", "Only serve the demo county."),
 }
 
 
-class LazyGroup(click.Group):
-    """Knows its commands by name and imports the one that is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *super().list_commands(ctx)]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS:
-            raise click.UsageError(str(UnknownName.of("command", args[0], COMMANDS, "see `swath --help`")))
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="swath")
 def root() -> None:
     """Runs bulk web-scraping jobs and proves that nothing was lost."""
@@ -63,6 +41,8 @@ def root() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with one of the codes of C2."""
     _open_standard_files()
+    if completion_asked():
+        root.main(prog_name="swath")  # answers the shell and exits
     stdout = sys.stdout
     try:
         code = root.main(args=arguments, prog_name="swath", standalone_mode=False)
@@ -85,6 +65,8 @@ def _told(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.UNKNOWN_NAME, str(error)
         case UserError():
             return ExitCode.BAD_INPUT, str(error)
+        case StoreUnavailable():
+            return ExitCode.INTERNAL, f"{error}; nothing is lost: run the same command again when that is over"
         case SwathError():
             return ExitCode.INTERNAL, str(error)
         case SystemExit():

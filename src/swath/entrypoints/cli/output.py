@@ -8,13 +8,14 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from swath.domain.job import Counts, JobStatus
+if TYPE_CHECKING:
+    from swath.domain.job import Counts, JobStatus
 
-__all__ = ["command", "describe", "print_json", "print_table", "span"]
+__all__ = ["command", "describe", "print_json", "print_table", "span", "troubles"]
 
 
 def command(*words: str) -> str:
@@ -56,7 +57,23 @@ def describe(status: JobStatus) -> str:
         kinds = ", ".join(f"{kind} {n:,}" for kind, n in sorted(status.failures.items(), key=lambda kv: -kv[1]))
         parts.append(f"{counts.failed:,} failed ({kinds})")
     parts += [f"{n:,} {word}" for n, word in ((counts.skipped, "skipped"), (counts.cancelled, "cancelled")) if n]
-    return ", ".join(parts)
+    return ", ".join([*parts, *troubles(status)])
+
+
+def troubles(status: JobStatus) -> list[str]:
+    """What keeps a job from going on as it should, in a few words each."""
+    found = []
+    if status.generation > 1:
+        found.append(f"generation {status.generation}")
+    if status.circuit_opened is not None:
+        found.append(f"circuit open: {status.circuit_opened}")
+    elif status.stopping is not None and not status.state.terminal:
+        found.append("stopping")
+    if status.waiting_for is not None:
+        found.append(f"waiting for the {status.waiting_for}")
+    if status.deleting:
+        found.append("being deleted")
+    return found
 
 
 def _successes(counts: Counts) -> str:

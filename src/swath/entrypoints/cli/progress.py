@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from swath.domain.job import JobStatus
-from swath.entrypoints.cli.output import describe, span
+from swath.entrypoints.cli.output import describe, span, troubles
 
 __all__ = ["Display", "watching"]
 
@@ -29,6 +29,10 @@ class Display(Protocol):
 
     def loading(self, rows: int) -> None:
         """Rows of the source read so far."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something that a person should know now, once."""
         ...
 
 
@@ -49,9 +53,13 @@ class _Bar:
         )
         if failed:
             detail += f"  [red]failed: {failed}[/red]"
+        detail += "".join(f"  [yellow]{trouble}[/yellow]" for trouble in troubles(status))
         self._progress.update(
             self._task, description=status.state.value, total=counts.total, completed=counts.ended, detail=detail
         )
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, markup=False, highlight=False)
 
 
 class _Lines:
@@ -68,6 +76,9 @@ class _Lines:
         pace = f"{status.items_per_second:,.1f} items/s, ETA {span(status.eta_seconds)}"
         self._say(f"{describe(status)}; {pace}")
 
+    def note(self, text: str) -> None:
+        click.echo(text, err=True)
+
     def _say(self, line: str) -> None:
         now = asyncio.get_running_loop().time()
         if line != self._last and now - self._last_at >= LINE_SECONDS:
@@ -81,6 +92,9 @@ class _Silence:
 
     def show(self, status: JobStatus) -> None:
         pass
+
+    def note(self, text: str) -> None:
+        click.echo(text, err=True)
 
 
 @asynccontextmanager

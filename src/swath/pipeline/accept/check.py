@@ -153,8 +153,9 @@ class RowChecker:
             return False
 
     def _derive(self, data: dict[str, Any]) -> str:
-        if self._only is not None:  # the common model of one field, without building dicts
-            value = data.get(self._only)
+        only = self._only or (next(iter(data)) if not self._fields and len(data) == 1 else None)
+        if only is not None:  # the common input of one field, without building dicts
+            value = data.get(only)
             if type(value) is str and 0 < len(value) <= ITEM_ID_LIMIT and "\0" not in value:
                 return value
         known = data if self._open else {key: value for key, value in data.items() if key in self._keys}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from swath.domain.errors import StoreUnavailable
 from swath.domain.lease import RescuedLease
 from swath.observe.crash_points import reach
 from swath.ports.lease_book import LeaseBook
@@ -15,20 +16,35 @@ from swath.ports.result_storage import ResultStorage
 
 __all__ = ["Rescuer"]
 
+PASSES_AFTER_TROUBLE = 4  # nobody could renew while the store was away: the living get a moment to do so first
+
 _log = logging.getLogger("swath.rescue")
 
 
 class Rescuer:
-    """One pass is one `run_once`; the worker's loop calls it every second or so."""
+    """One pass is one `run_once`; the worker's loop calls it every half second or so."""
 
     def __init__(self, book: LeaseBook, storage: ResultStorage, worker_id: str) -> None:
         self._book = book
         self._storage = storage
         self._worker_id = worker_id
+        self._was_away = False  # the store
+        self._pause = 0
 
     async def run_once(self) -> list[RescuedLease]:
         """Frees the items, then cleans up behind each lease and releases it."""
-        rescued = await self._book.rescue(self._worker_id)
+        if self._was_away:
+            await self._book.renew(self._worker_id, ())  # raises while the store is still away
+            self._was_away = False
+            self._pause = PASSES_AFTER_TROUBLE
+        if self._pause:
+            self._pause -= 1
+            return []
+        try:
+            rescued = await self._book.rescue(self._worker_id)
+        except StoreUnavailable:
+            self._was_away = True
+            raise
         if rescued:
             reach("after_rescue")
         for lease in rescued:

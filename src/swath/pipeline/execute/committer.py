@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ import msgspec
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import LeaseLost, StoreUnavailable
 from swath.domain.failure import Failure, FailureKind
+from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Grant
 from swath.domain.transitions import ItemState
 from swath.observe.crash_points import reach
@@ -23,7 +23,6 @@ from swath.pipeline.execute.outbox import Outcome
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.finish.artifacts import files_of
 from swath.ports.clock import Clock
-from swath.ports.lease_book import LeaseBook
 from swath.ports.result_storage import ResultStorage, StagedItem
 
 __all__ = ["Committer"]
@@ -31,9 +30,6 @@ __all__ = ["Committer"]
 T = TypeVar("T")
 
 HUNGRY_SECONDS = 0.05  # between words to the store while it owes us slots
-RETRY_STORE_SECONDS = 0.5
-
-_log = logging.getLogger("swath.commit")
 
 
 class Committer:
@@ -42,13 +38,12 @@ class Committer:
     def __init__(
         self,
         runner: LeaseRunner,
-        book: LeaseBook,
         storage: ResultStorage,
         clock: Clock,
         report_seconds: float,
     ) -> None:
         self._runner = runner
-        self._book = book
+        self._book = runner.floor.book
         self._storage = storage
         self._clock = clock
         self._report_seconds = report_seconds
@@ -59,10 +54,14 @@ class Committer:
         """Commits until nothing is left, then settles and releases the lease."""
         runner, lease = self._runner, self._runner.lease
         try:
-            await self._patiently(lambda: self._storage.open_lease(lease.job.job_id, lease.fence))
+            await self._patiently(WaitingFor.DISK, lambda: self._storage.open_lease(lease.job.job_id, lease.fence))
+            if lease.alone:
+                await self._begin_alone()
             runner.start_ready()
+            if runner.ready and runner.slots.owed:
+                runner.outbox.hurry()  # slots that were given up before this lease came are asked for at once
             while not runner.lost and not (runner.drained and not runner.outbox):
-                hungry = runner.ready and runner.slots.owed
+                hungry = runner.ready and (runner.slots.owed or lease.alone)
                 patience = HUNGRY_SECONDS if hungry else self._report_seconds
                 group = await runner.outbox.group(patience)
                 if not runner.lost:
@@ -74,8 +73,16 @@ class Committer:
         if runner.lost or self._uncertain:
             return  # whoever rescues the lease cleans up; we no longer know what is ours
         reach("before_release")
-        await self._patiently(lambda: self._storage.settle(lease.job.job_id, lease.fence, ()))
-        await self._patiently(lambda: self._book.release(lease.worker_id, lease.fence))
+        await self._patiently(WaitingFor.DISK, lambda: self._storage.settle(lease.job.job_id, lease.fence, ()))
+        await self._patiently(WaitingFor.STORE, lambda: self._book.release(lease.worker_id, lease.fence))
+
+    async def _begin_alone(self) -> None:
+        """Waits until nothing else runs; then the first commit says that the suspect has begun."""
+        runner = self._runner
+        while runner.floor.is_closed_to(runner.lease) and not runner.stopping:
+            await runner.floor.change()
+        if not runner.stopping:
+            await self._commit([])
 
     async def _clear_room(self) -> None:
         """Somebody frozen between claim and room makes it after the rescue, which then had nothing to clear away."""
@@ -87,18 +94,21 @@ class Committer:
         back = [outcome.end for outcome in group if isinstance(outcome.end, HandedBack)]
         reach("before_state_commit")
         async with self._runner.slots.turn:
-            grant = await self._patiently(lambda: self._finish(ended, back))
+            grant = await self._patiently(WaitingFor.STORE, lambda: self._finish(ended, back))
             if grant.directive is not Directive.LOST:
                 self._runner.slots.apply(grant)
         reach("after_state_commit")
         self._runner.obey(grant.directive)
         self._runner.start_ready()
+        if group and not self._runner.ready:
+            self._runner.floor.stir()  # these ends may be what the job waited for before it hands out more
         if grant.directive is not Directive.LOST:
             await self._publish(group, grant)
 
     async def _finish(self, ended: list[Ended], back: list[HandedBack]) -> Grant:
         runner, sent_at = self._runner, self._clock.boot()
         won_before, self._may_have_won = self._may_have_won, self._may_have_won or bool(ended)
+        runner.announce()
         grant = await self._book.finish(runner.lease, ended, back, runner.slots.report())
         if grant.directive is Directive.LOST:
             self._may_have_won = won_before
@@ -112,7 +122,7 @@ class Committer:
         job_id, fence = self._runner.lease.job.job_id, self._runner.lease.fence
         packed = await asyncio.to_thread(lambda: [self._pack(outcome) for outcome in outcomes])
         staged = [item for _, item in packed if item.files]
-        artifacts = await self._patiently(lambda: self._storage.stage(job_id, fence, staged))
+        artifacts = await self._patiently(WaitingFor.DISK, lambda: self._storage.stage(job_id, fence, staged))
         reach("after_stage")
         by_item = {item.item_id: kept for item, kept in zip(staged, artifacts, strict=True)}
         return [msgspec.structs.replace(end, artifacts=by_item.get(item.item_id, ())) for end, item in packed]
@@ -136,19 +146,15 @@ class Committer:
         # A live lease is refused only what an earlier call, whose answer we did not get, has already done.
         self._uncertain |= any(outcome.end.seq not in grant.accepted for outcome in group)
         if winners:
-            await self._patiently(lambda: self._storage.publish(lease.job.job_id, lease.fence, winners))
+            await self._patiently(
+                WaitingFor.DISK, lambda: self._storage.publish(lease.job.job_id, lease.fence, winners)
+            )
             reach("after_publish")
 
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _patiently(self, asked: WaitingFor, call: Callable[[], Awaitable[T]]) -> T:
         """Asks again for as long as the store or the disk is not there; the lease's own clock sets the end."""
-        while True:
-            try:
-                return await call()
-            except StoreUnavailable as error:
-                _log.warning("%s; trying again", error)
-                if self._runner.lost:
-                    raise LeaseLost(str(error)) from error
-                await self._clock.sleep(RETRY_STORE_SECONDS)
+        lease = self._runner.lease
+        return await self._runner.floor.waits.patiently(f"lease {lease.fence}", asked, call, lambda: self._runner.lost)
 
 
 def _about(end: Ended) -> dict[str, Any]:

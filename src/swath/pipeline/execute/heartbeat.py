@@ -7,8 +7,9 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 
-from swath.domain.errors import SwathError
+from swath.domain.errors import StoreUnavailable
 from swath.domain.lease import Directive
+from swath.pipeline.dispatch.waits import RETRY_STORE_SECONDS, Waits
 from swath.ports.clock import Clock
 from swath.ports.lease_book import LeaseBook
 
@@ -24,12 +25,14 @@ class Heartbeat:
         self,
         book: LeaseBook,
         clock: Clock,
+        waits: Waits,
         worker_id: str,
         fences: Callable[[], Collection[int]],
         answer: Callable[[Mapping[int, Directive], float], None],
     ) -> None:
         self._book = book
         self._clock = clock
+        self._waits = waits
         self._worker_id = worker_id
         self._fences = fences
         self._answer = answer
@@ -50,12 +53,24 @@ class Heartbeat:
             await asyncio.to_thread(self._thread.join)
 
     def _loop(self, interval_seconds: float) -> None:
+        wait_seconds = interval_seconds
         with asyncio.Runner() as runner:
-            while not self._stop.wait(interval_seconds):
-                try:
-                    runner.run(self.run_once())
-                except SwathError as error:
-                    _log.warning("leases could not be renewed: %s", error)
+            while not self._stop.wait(wait_seconds):
+                answered = runner.run(self._beat())
+                wait_seconds = interval_seconds if answered else min(RETRY_STORE_SECONDS, interval_seconds)
+
+    async def _beat(self) -> bool:
+        """Whether the book answered. Whatever happens, the next beat comes."""
+        try:
+            await self.run_once()
+        except StoreUnavailable as error:
+            self._waits.met("heartbeat", error)
+            return False
+        except Exception:  # noqa: BLE001 a thread that ends would lose every lease, without a word
+            _log.exception("leases could not be renewed")
+            return False
+        self._waits.over("heartbeat")
+        return True
 
     async def run_once(self) -> None:
         """Renews everything held now."""

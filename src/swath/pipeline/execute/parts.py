@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from swath.kit.registry import Registry
+from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
 from swath.ports.clock import Clock
 from swath.ports.lease_book import LeaseBook
@@ -23,6 +24,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     registry: Registry
     transport: Transport
     finisher: Finisher
+    remover: Remover
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,3 +38,4 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_seconds: float = 5.0
     report_seconds: float = 1.0
     housekeeping_seconds: float = 0.5
+    removal_seconds: float = 5.0

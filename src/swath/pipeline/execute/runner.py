@@ -1,7 +1,7 @@
 """LeaseRunner: the items of one lease, as many at once as its slots allow, with retries in place.
 
-Before: worker.py claims the lease. Beside: committer.py writes what ends here and brings back the next grant.
-After: an empty lease is settled and released.
+Before: worker.py claims the lease. Beside: committer.py writes what ends here and brings back the next grant; floor.py
+is what this lease shares with the worker's others. After: an empty lease is settled and released.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import functools
 import random
 from collections import deque
-from collections.abc import Callable
+from typing import NoReturn
 
 from swath.domain.attempt import Attempt, Ended, HandedBack, Tries
 from swath.domain.errors import LeaseLost
@@ -19,6 +19,7 @@ from swath.domain.lease import Directive, Lease
 from swath.domain.retry import RetryIn, decide
 from swath.domain.transitions import ItemState
 from swath.pipeline.execute.attempt import Bench, Tried, attempt
+from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.outbox import Outbox, Outcome
 from swath.pipeline.execute.slots import JobSlots
 from swath.pipeline.execute.work import Running, Work
@@ -31,18 +32,18 @@ RETRY_IN_PLACE_SECONDS = 10.0  # a longer wait goes back to the store, where ano
 
 
 class LeaseRunner:
-    """Starts items while there are slots; every end goes to the outbox. `on_change` tells the worker to look again."""
+    """Starts items while there are slots; every end goes to the outbox."""
 
-    def __init__(
-        self, lease: Lease, bench: Bench, deadline: float, slots: JobSlots, on_change: Callable[[], None]
-    ) -> None:
+    def __init__(self, lease: Lease, bench: Bench, deadline: float, slots: JobSlots, floor: Floor) -> None:
         self.lease = lease
         self.slots = slots
+        self.floor = floor
         self.outbox = Outbox()
         self.deadline = deadline
         self.lost = False
         self._bench = bench
-        self._on_change = on_change
+        self._announced = False  # a suspect: the commit under way says that it has begun
+        self._committed = False  # and that is durable now
         self._ready = deque(Work(item) for item in lease.items)
         self._running: dict[int, Running] = {}
         self._waiting: dict[int, tuple[Work, float, asyncio.Task[None]]] = {}
@@ -52,8 +53,13 @@ class LeaseRunner:
 
     @property
     def ready(self) -> int:
-        """Items that could start at once."""
-        return len(self._ready)
+        """Items that could start at once, had they slots; none while a suspect keeps them from it."""
+        return 0 if self.floor.is_closed_to(self.lease) else len(self._ready)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether nothing more will start."""
+        return self._stopping
 
     @property
     def drained(self) -> bool:
@@ -66,24 +72,39 @@ class LeaseRunner:
             self.abandon()
         elif directive is Directive.STOP:
             self.stop()
+        self._committed = self._announced
+
+    def announce(self) -> None:
+        """A suspect takes its slot before it starts, so that the commit under way says that it has begun."""
+        if self.lease.alone and self._can_start() and self.slots.free > 0 and not self._announced:
+            self._announced = True
+            self.slots.begin(self._ready[0].item.seq)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
     def start_ready(self) -> None:
-        """Fills the free slots."""
-        while (
-            self._ready
-            and self.slots.free > 0
+        """Fills the free slots, as far as the book lets items start."""
+        while self._can_start() and (self._committed if self.lease.alone else self.slots.free > 0):
+            if not self.floor.book.begin(self.lease, self._ready[0].item.seq):
+                self.stop()  # the job is paused, stops or has another policy; the rest goes back
+                return
+            self._start(self._ready.popleft())
+
+    def _can_start(self) -> bool:
+        return (
+            bool(self._ready)
             and not self._stopping
             and not self.outbox.crowded
+            and (self._announced or not self.floor.is_closed_to(self.lease))
             and self._bench.clock.boot() < self.deadline
-        ):
-            self._start(self._ready.popleft())
+        )
 
     def _start(self, work: Work) -> None:
         running = Running(work, self._bench.clock.now())
         self._running[running.seq] = running
-        self.slots.take(running.seq)
+        if not self._announced:
+            self.slots.take(running.seq)
+        self._announced = self._committed = False
         before_request = functools.partial(self._before_request, running)
         running.task = asyncio.create_task(attempt(self._bench, work.item, before_request))
         # Not in the task itself: one that is cancelled before its first step never runs, nor does its `finally`.
@@ -91,14 +112,30 @@ class LeaseRunner:
         limit = self._bench.job.policy.timeouts.item_seconds + OVERTIME_SECONDS
         running.timer = asyncio.get_running_loop().call_later(limit, self._give_up, running)
 
+    def _before_request(self, running: Running) -> None:
+        """No request leaves this worker when its lease may be somebody else's, nor a first one when the job has stopped
+        since the item started."""
+        if running.over or self.lost or self._bench.clock.boot() >= self.deadline:
+            self._hold_back(running, f"lease {self.lease.fence} is over, or the attempt was given up")
+        if not running.sent and not self.floor.book.begin(self.lease, running.seq):
+            self._hold_back(running, f"job {self.lease.job.job_id!r} has stopped")
+        running.sent = True
+        self.slots.begin(running.seq)
+
+    def _hold_back(self, running: Running, why: str) -> NoReturn:
+        running.held_back = True
+        raise LeaseLost(why)
+
     def _attempted(self, running: Running, task: asyncio.Task[Tried]) -> None:
         """An attempt has ended, was interrupted, or found its lease over."""
         error = None if task.cancelled() else task.exception()
         if running.over:
             return
-        if error is None and not task.cancelled():
+        if running.held_back:  # whatever the scraper made of it
+            self._let_go(running, None)
+        elif error is None and not task.cancelled():
             self._let_go(running, task.result())
-        elif running.held_back or running.interrupted:
+        elif running.interrupted:
             self._let_go(running, None)
         else:  # neither the lease nor the worker made it stop, so trying again at once would go on for ever
             what = "cancelled itself" if error is None else f"raised {type(error).__name__}"
@@ -117,12 +154,12 @@ class LeaseRunner:
         running.end()
         del self._running[running.seq]
         self.slots.give(running.seq)
-        if self.lost:
-            return
-        self._go_on(running.work, tried)
-        self.start_ready()
-        if not self._ready:
-            self._on_change()
+        self.floor.book.leave(self.lease, running.seq)
+        if not self.lost:
+            self._go_on(running.work, tried)
+            self.start_ready()
+        if not self.ready:
+            self.floor.stir()
 
     def _go_on(self, work: Work, tried: Tried | None) -> None:
         """Without a result the item was not tried: the book will say whether the lease is lost or only late."""
@@ -132,13 +169,6 @@ class LeaseRunner:
             self._hand_back(work, 0.0)
         else:
             self._ready.appendleft(work)
-
-    def _before_request(self, running: Running) -> None:
-        """No request leaves this worker when its lease may be somebody else's."""
-        if running.over or self.lost or self._bench.clock.boot() >= self.deadline:
-            running.held_back = True
-            raise LeaseLost(f"lease {self.lease.fence} is over, or the attempt was given up")
-        self.slots.begin(running.seq)
 
     def _take(self, work: Work, tried: Tried) -> None:
         """Decides what an attempt means: the end of the item, or another try."""
@@ -152,7 +182,7 @@ class LeaseRunner:
         work.tries = decision.tries
         if not isinstance(decision, RetryIn):
             self._end(work, ItemState.FAILED, tried)
-        elif self._stopping or decision.delay_seconds > RETRY_IN_PLACE_SECONDS:
+        elif self._stopping or self.lease.alone or decision.delay_seconds > RETRY_IN_PLACE_SECONDS:
             self._hand_back(work, decision.delay_seconds)
         else:
             self._wait(work, decision.delay_seconds)
@@ -188,7 +218,7 @@ class LeaseRunner:
             self.start_ready()
             if self._ready:  # slots were given up while everything waited: ask for them at once
                 self.outbox.hurry()
-            self._on_change()
+            self.floor.stir()
 
     def stop(self) -> None:
         """Starts nothing more and hands back what has not begun; what runs may finish."""
@@ -196,13 +226,21 @@ class LeaseRunner:
             return
         self._stopping = True
         while self._ready:
-            self._hand_back(self._ready.popleft(), 0.0)
+            self._hand_back(self._unready(), 0.0)
         now = self._bench.clock.boot()
         for work, due, task in self._waiting.values():
             task.cancel()
             self._hand_back(work, max(0.0, due - now))
         self._waiting.clear()
-        self._on_change()
+        self.floor.stir()
+
+    def _unready(self) -> Work:
+        """Takes an item out of the line; a suspect may have its slot already."""
+        work = self._ready.popleft()
+        if self._announced:
+            self._announced = False
+            self.slots.give(work.item.seq)
+        return work
 
     async def interrupt(self) -> None:
         """Ends what still runs after the grace period; those items go back untried."""
@@ -226,7 +264,8 @@ class LeaseRunner:
             self._let_go(running, None)
         for _, _, task in self._waiting.values():
             task.cancel()
-        self._ready.clear()
+        while self._ready:
+            self._unready()
         self._waiting.clear()
         self.outbox.clear()
-        self._on_change()
+        self.floor.stir()

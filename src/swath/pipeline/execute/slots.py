@@ -54,6 +54,10 @@ class JobSlots:
         """Whether our fair share is more than we have."""
         return self._ceiling < self._target
 
+    def hope_for(self, target: int) -> None:
+        """A further lease has come, with more to run than when we last reported, so our fair share may be larger."""
+        self._target = max(self._target, target)
+
     def take(self, seq: int) -> None:
         """An item starts."""
         self._queued.add(seq)

@@ -25,14 +25,15 @@ class Work:
 class Running:
     """An attempt under way. What a scraper does after `end` was called has no effect and reaches no site."""
 
-    __slots__ = ("held_back", "interrupted", "over", "started_at", "task", "timer", "work")
+    __slots__ = ("held_back", "interrupted", "over", "sent", "started_at", "task", "timer", "work")
 
     def __init__(self, work: Work, started_at: float) -> None:
         self.work = work
         self.started_at = started_at
         self.over = False
         self.interrupted = False  # by us, because the worker stops
-        self.held_back = False  # a request of it was refused, because the lease may be over
+        self.held_back = False  # a request of it was refused, because the lease may be over or the job has stopped
+        self.sent = False  # a request of it has left
         self.task: asyncio.Task[Tried] | None = None
         self.timer: asyncio.TimerHandle | None = None
 

@@ -1,4 +1,4 @@
-"""Worker: claims leases, runs them, rescues what others left behind, and ends jobs that are done.
+"""Worker: claims leases, runs them, rescues what others left behind, ends jobs that are done, deletes what is to go.
 
 Any number of workers share one store; none of them is special. Before: jobs in the store. After: pipeline/finish.
 """
@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, UserError
+from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Lease
 from swath.observe.crash_points import reach
 from swath.pipeline.dispatch.rescue import Rescuer
+from swath.pipeline.dispatch.waits import RETRY_STORE_SECONDS, Waits
 from swath.pipeline.execute.attempt import Bench
 from swath.pipeline.execute.committer import Committer
+from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.heartbeat import Heartbeat
 from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.runner import LeaseRunner
@@ -26,7 +30,7 @@ __all__ = ["Worker"]
 _log = logging.getLogger("swath.worker")
 
 SHORTEST_IDLE_SECONDS = 0.02
-LONGEST_IDLE_SECONDS = 0.5
+LONGEST_IDLE_SECONDS = 0.2
 STUCK_SECONDS = 30.0
 INTERRUPT_SECONDS = 5.0  # for the last commit, when what outlasted the grace period goes back
 
@@ -44,23 +48,29 @@ class Worker:
         self._lease_ended = asyncio.Event()
         self._cannot_run: set[str] = set()
         self._ticked_at = parts.clock.boot()
+        self._waits = Waits(parts.book, parts.clock, options.worker_id)
+        self._floor = Floor(parts.book, self._waits, self._running, self._changed.set)
         self._rescuer = Rescuer(parts.book, parts.storage, options.worker_id)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until told to stop."""
         loop = asyncio.get_running_loop()
+        parts, options = self._parts, self._options
         heartbeat = Heartbeat(
-            self._parts.book,
-            self._parts.clock,
-            self._options.worker_id,
+            parts.book,
+            parts.clock,
+            self._waits,
+            options.worker_id,
             self._to_renew,
             lambda answers, asked_at: self._heard(loop, answers, asked_at),
         )
-        heartbeat.start(self._options.heartbeat_seconds)
+        heartbeat.start(options.heartbeat_seconds)
+        often, seldom = options.housekeeping_seconds, options.removal_seconds
         services = [
             asyncio.create_task(self._claim_until(stop)),
-            asyncio.create_task(self._keep_doing(self._rescuer.run_once, stop, asyncio.Event())),
-            asyncio.create_task(self._keep_doing(self._parts.finisher.run_once, stop, self._lease_ended)),
+            asyncio.create_task(self._keep_doing("rescue", self._rescuer.run_once, stop, asyncio.Event(), often)),
+            asyncio.create_task(self._keep_doing("ending", parts.finisher.run_once, stop, self._lease_ended, often)),
+            asyncio.create_task(self._keep_doing("deletion", parts.remover.run_once, stop, asyncio.Event(), seldom)),
         ]
         try:
             await asyncio.wait(services, return_when=asyncio.FIRST_COMPLETED)  # none returns before it is told to stop
@@ -85,8 +95,11 @@ class Worker:
                 runner.start_ready()  # another lease may have left slots free
             asked_at = self._parts.clock.boot()
             lease = await self._claim() if self._wants_more() else None
+            if lease is None or not lease.alone:
+                self._let_others_start()
             if lease is not None and stop.is_set():
-                await self._parts.book.release(lease.worker_id, lease.fence)
+                with contextlib.suppress(StoreUnavailable):  # then it is rescued when this process is gone
+                    await self._parts.book.release(lease.worker_id, lease.fence)
             elif lease is not None:
                 idle = SHORTEST_IDLE_SECONDS
                 self._begin(lease, asked_at + lease.lease_seconds)
@@ -96,58 +109,65 @@ class Worker:
 
     def _wants_more(self) -> bool:
         """The next lease is claimed while the last items of the present ones still run."""
-        return len(self._tasks) < self._options.max_leases and self._room() > 0
+        return len(self._tasks) < self._options.max_leases and self._room() > 0 and not self._floor.has_suspects
+
+    def _running(self) -> int:
+        return sum(slots.running for slots in self._slots.values())
 
     def _room(self) -> int:
-        return self._options.max_items - sum(slots.running for slots in self._slots.values())
+        return self._options.max_items - self._running()
 
     async def _claim(self) -> Lease | None:
         options = self._options
         # A job of which items are ready here needs more slots, not another lease.
         enough = {runner.lease.job.job_id for runner in self._runners.values() if runner.ready}
-        try:
+        lease = None
+        with contextlib.suppress(StoreUnavailable), self._waits.noticing("claim", WaitingFor.STORE):
             lease = await self._parts.book.claim(options.worker_id, options.job_id, self._cannot_run | enough)
-        except StoreUnavailable as error:
-            _log.warning("cannot claim: %s", error)
-            return None
         if lease is not None:
             reach("after_claim")
         return lease
 
+    def _let_others_start(self) -> None:
+        """No further suspect came with the last claim. Slots were given up meanwhile: ask for them at once."""
+        if self._floor.open_up():
+            for runner in self._runners.values():
+                runner.outbox.hurry()
+
     def _begin(self, lease: Lease, deadline: float) -> None:
-        task = asyncio.create_task(self._work_on(lease, deadline))
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a lease broke off; it will be rescued when its time is over", exc_info=error)
-
-    async def _work_on(self, lease: Lease, deadline: float) -> None:
-        parts = self._parts
+        """Puts the lease on the floor at once, so that the next claim knows of it."""
+        if lease.alone:
+            self._floor.admit(lease.fence)
         try:
-            scraper = parts.registry.get(lease.job.scraper_id, lease.job.scraper_source)
+            scraper = self._parts.registry.get(lease.job.scraper_id, lease.job.scraper_source)
         except UserError as error:
             _log.error("job %s is left to other workers: %s", lease.job.job_id, error)
             self._cannot_run.add(lease.job.job_id)
-            await parts.book.release(lease.worker_id, lease.fence)
-            return
-        bench = Bench(lease.job, scraper, parts.transport, parts.clock, self._options.worker_id)
-        job_id = lease.job.job_id
-        slots = self._slots.setdefault(job_id, JobSlots(lease.slots, lease.target, self._room))
-        runner = LeaseRunner(lease, bench, deadline, slots, self._changed.set)
-        slots.users.add(runner)
-        self._runners[lease.fence] = runner
-        try:
-            await Committer(runner, parts.book, parts.storage, parts.clock, self._options.report_seconds).run()
-        finally:
-            del self._runners[lease.fence]
-            slots.users.discard(runner)
-            if not slots.users:
-                del self._slots[job_id]
-            self._changed.set()
-            self._lease_ended.set()
+            work = self._parts.book.release(lease.worker_id, lease.fence)
+        else:
+            bench = Bench(lease.job, scraper, self._parts.transport, self._parts.clock, self._options.worker_id)
+            slots = self._slots.setdefault(lease.job.job_id, JobSlots(lease.slots, lease.target, self._room))
+            slots.hope_for(lease.target)
+            runner = LeaseRunner(lease, bench, deadline, slots, self._floor)
+            slots.users.add(runner)
+            self._runners[lease.fence] = runner
+            work = Committer(runner, self._parts.storage, self._parts.clock, self._options.report_seconds).run()
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(functools.partial(self._ended, lease))
+
+    def _ended(self, lease: Lease, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a lease broke off; it will be rescued when its time is over", exc_info=error)
+        if (runner := self._runners.pop(lease.fence, None)) is not None:
+            runner.slots.users.discard(runner)
+            if not runner.slots.users:
+                del self._slots[lease.job.job_id]
+        if lease.alone:
+            self._floor.dismiss(lease.fence)
+        self._changed.set()
+        self._lease_ended.set()
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
@@ -177,20 +197,30 @@ class Worker:
                     loop.call_soon_threadsafe(act)
 
     async def _keep_doing(
-        self, act: Callable[[], Awaitable[object]], stop: asyncio.Event, occasion: asyncio.Event
+        self,
+        name: str,
+        act: Callable[[], Awaitable[object]],
+        stop: asyncio.Event,
+        occasion: asyncio.Event,
+        seconds: float,
     ) -> None:
         """Does it every so often, and at once on the occasion."""
         while not stop.is_set():
             occasion.clear()
+            wait_seconds = seconds
             try:
                 await act()
-            except (StoreUnavailable, LeaseLost) as error:
+                self._waits.over(name)
+            except StoreUnavailable as error:
+                self._waits.met(name, error)
+                wait_seconds = min(seconds, RETRY_STORE_SECONDS)
+            except LeaseLost as error:
                 _log.warning("%s", error)
             except SwathError as error:
                 _log.error("%s; trying again later", error)
             except Exception:  # noqa: BLE001 one job that cannot be read must not cost all others their worker
-                _log.exception("housekeeping failed; trying again")
-            await _first_of(stop, occasion, seconds=self._options.housekeeping_seconds)
+                _log.exception("%s failed; trying again", name)
+            await _first_of(stop, occasion, seconds=wait_seconds)
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 

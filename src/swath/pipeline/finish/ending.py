@@ -1,37 +1,53 @@
-"""Finisher: ends a job whose items have all ended, or sweeps what a cancelled one leaves behind.
+"""Finisher: ends a job whose items have all ended, or sweeps what a stopped one leaves behind.
 
 Before: the last outcome was committed. After: manifests and job_metadata.json lie beside the artifacts, everything adds
-up, and the job is terminal. May die at any step, and be repeated by anybody.
+up, and the job is terminal. May die at any step, and be repeated by anybody. A later generation ends like the first; it
+keeps the metadata of the one before, and nothing of former files that no end refers to any more.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
 
-from swath.domain.errors import LeaseLost, SwathError, Unbalanced
+from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, Unbalanced
+from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus, final_state
-from swath.domain.lease import Directive, Lease
+from swath.domain.keys import encode
+from swath.domain.lease import Lease
 from swath.domain.manifest import PART_ITEMS, ManifestPart, Tally
 from swath.observe.crash_points import reach
-from swath.pipeline.finish.manifests import LISTS, METADATA_KEY, ManifestWriter, Parts, metadata_document, metadata_of
+from swath.pipeline.finish.hold import EndingBook, Hold
+from swath.pipeline.finish.manifests import (
+    LISTS,
+    METADATA_KEY,
+    ManifestWriter,
+    Parts,
+    generation_key,
+    metadata_document,
+    metadata_of,
+)
 from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
-from swath.ports.lease_book import LeaseBook
-from swath.ports.result_storage import ResultStorage
+from swath.ports.result_storage import ResultStorage, StagedItem
 
 __all__ = ["Finisher"]
 
 _SWEEP_ITEMS: Final = 5_000
 _READ_ITEMS: Final = 1_000
 _LONGEST_PUT_OFF_SECONDS: Final = 60.0
+_STORE_PUT_OFF_SECONDS: Final = 2.0  # work is to go on soon after the store or the disk is back
+_LOOKS_AT_ONCE: Final = 64
 
 
 class _PutOff(NamedTuple):
     seconds: float
     until: float
+    unavailable: StoreUnavailable | None
 
 
 class Finisher:
@@ -40,7 +56,7 @@ class Finisher:
     def __init__(
         self,
         store: JobStore,
-        book: LeaseBook,
+        book: EndingBook,
         storage: ResultStorage,
         clock: Clock,
         worker_id: str,
@@ -61,40 +77,56 @@ class Finisher:
         """Ends one job and answers with it; None when there is none to end, or another finisher has taken it over.
 
         Raises Unbalanced when the job does not add up; it stays as it is then. A job that could not be ended is put off
-        for longer and longer, so that it never stands in the way of others.
+        for longer and longer, so that it never stands in the way of others. While one is put off because the store or
+        the disk was away, and there is nothing else to do, that is raised again.
         """
         now = self._clock.boot()
-        without = [job_id for job_id, put_off in self._put_off.items() if put_off.until > now]
-        lease = await self._book.claim_ending(self._worker_id, self._job_id, without)
+        put_off = {job_id: one for job_id, one in self._put_off.items() if one.until > now}
+        lease = await self._book.claim_ending(self._worker_id, self._job_id, list(put_off))
         if lease is None:
+            for one in put_off.values():
+                if one.unavailable is not None:
+                    raise one.unavailable
             return None
-        job_id = lease.job.job_id
         try:
             ended = await self._end(lease)
-            self._put_off.pop(job_id, None)
-            return ended
         except LeaseLost:
+            with suppress(SwathError):  # a room that we made too late for the rescue to clear it away
+                await self._storage.settle(lease.job.job_id, lease.fence, ())
             return None
-        except BaseException:  # also when cancelled: the next finisher need not wait until the lease runs out
-            seconds = min(2 * self._put_off.get(job_id, _PutOff(0.5, now)).seconds, _LONGEST_PUT_OFF_SECONDS)
-            self._put_off[job_id] = _PutOff(seconds, now + seconds)
+        except BaseException as error:  # also when cancelled: the next finisher need not wait until the lease runs out
+            self._put_off_after(error, lease.job.job_id)
             with suppress(SwathError):
                 await self._book.release(lease.worker_id, lease.fence)
             raise
+        self._put_off.pop(lease.job.job_id, None)
+        return ended
+
+    def _put_off_after(self, error: BaseException, job_id: str) -> None:
+        former = self._put_off.get(job_id)
+        seconds = min(1.0 if former is None else 2 * former.seconds, _LONGEST_PUT_OFF_SECONDS)
+        unavailable = error if isinstance(error, StoreUnavailable) else None
+        if unavailable is not None:
+            seconds = min(seconds, _STORE_PUT_OFF_SECONDS)
+        self._put_off[job_id] = _PutOff(seconds, self._clock.boot() + seconds, unavailable)
 
     async def _end(self, lease: Lease) -> JobStatus:
-        hold = _Hold(self._book, self._clock, lease)
-        while lease.cancelling and await self._book.sweep(lease, _SWEEP_ITEMS):
+        job_id = lease.job.job_id
+        hold = Hold(self._book, self._clock, lease)
+        while lease.stopping and await self._book.sweep(lease, _SWEEP_ITEMS):
             await hold.keep()
-        await self._clear_rooms(lease.job.job_id)
+        await self._clear_rooms(job_id)
         reach("before_manifest")
-        tally, parts = await self._write_manifests(lease, hold)
-        status = await self._store.status(lease.job.job_id)
+        status = await self._store.status(job_id)
+        tally, parts = await self._write_manifests(lease, status.generation, hold)
         _check_balance(status, tally, parts)
-        await self._remove_leftovers(lease.job.job_id, parts)
-        state = final_state(status.counts, cancelled=lease.cancelling)
+        await hold.keep()
+        await self._remove_leftovers(job_id, parts)
+        await self._keep_former(status)
+        state = final_state(status.counts, lease.stopping)
         metadata = metadata_document(metadata_of(status, state, tally, parts))
-        await self._storage.put(lease.job.job_id, {METADATA_KEY: metadata})
+        await hold.keep()
+        await self._storage.put(job_id, {METADATA_KEY: metadata})
         reach("after_job_metadata")
         ended = await self._book.end(lease, state, msgspec.json.decode(metadata))
         reach("after_end")
@@ -105,14 +137,50 @@ class Finisher:
         for fence in await self._storage.open_leases(job_id):
             await self._storage.settle(job_id, fence, ())
 
-    async def _write_manifests(self, lease: Lease, hold: _Hold) -> tuple[Tally, dict[str, tuple[ManifestPart, ...]]]:
+    async def _write_manifests(
+        self, lease: Lease, generation: int, hold: Hold
+    ) -> tuple[Tally, dict[str, tuple[ManifestPart, ...]]]:
+        job_id = lease.job.job_id
         writer = ManifestWriter(lease.job, self._storage, self._part_items)
         after = 0
-        while records := await self._store.items(lease.job.job_id, after, _READ_ITEMS):
+        while records := await self._store.items(job_id, after, _READ_ITEMS):
             await hold.keep()
+            if generation > 1:
+                await self._clear_former(lease, [one for one in records if one.generation == generation])
             await writer.add(records)
             after = records[-1].seq
+        await self._clear_rooms(job_id)
+        await hold.keep()
         return writer.tally, await writer.close()
+
+    async def _clear_former(self, lease: Lease, records: Sequence[ItemRecord]) -> None:
+        """Takes away files of a former generation from items that have ended without any in this one.
+
+        As every change of an item's files this goes through a room: a finisher that slept through the loss of its right
+        finds it cleared, and cannot take away what a later generation has published.
+        """
+        job_id = lease.job.job_id
+        bare = [record.item_id for record in records if not record.artifacts]
+        for start in range(0, len(bare), _LOOKS_AT_ONCE):
+            some = bare[start : start + _LOOKS_AT_ONCE]
+            found = await asyncio.gather(*(self._has_files(job_id, item_id) for item_id in some))
+            former = [item_id for item_id, has_files in zip(some, found, strict=True) if has_files]
+            if former:
+                await self._storage.open_lease(job_id, lease.fence)
+                await self._storage.stage(job_id, lease.fence, [StagedItem(item_id, {}) for item_id in former])
+                await self._storage.publish(job_id, lease.fence, former)
+
+    async def _has_files(self, job_id: str, item_id: str) -> bool:
+        async for _ in self._storage.keys(job_id, f"items/{encode(item_id)}/"):
+            return True
+        return False
+
+    async def _keep_former(self, status: JobStatus) -> None:
+        """Keeps the metadata of the generation before; the store has it until this one ends, however often we try."""
+        former = status.manifest
+        if former is not None:
+            document = metadata_document(former)
+            await self._storage.put(status.job.job_id, {generation_key(former["generation"]): document})
 
     async def _remove_leftovers(self, job_id: str, parts: Parts) -> None:
         """Removes parts that an earlier ending wrote and this one did not.
@@ -126,27 +194,6 @@ class Finisher:
             for key in found:
                 if key not in written:
                     await self._storage.remove(job_id, key)
-
-
-class _Hold:
-    """Keeps the right to end a job while its items stream by."""
-
-    def __init__(self, book: LeaseBook, clock: Clock, lease: Lease) -> None:
-        self._book = book
-        self._clock = clock
-        self._lease = lease
-        self._renewed_at = clock.boot()
-
-    async def keep(self) -> None:
-        """Called between batches. Renews after a sixth of the lease, so that a slow batch still ends within a third."""
-        now = self._clock.boot()
-        if now - self._renewed_at < self._lease.lease_seconds / 6:
-            return
-        fence = self._lease.fence
-        directives = await self._book.renew(self._lease.worker_id, [fence])
-        if directives.get(fence, Directive.LOST) is Directive.LOST:
-            raise LeaseLost(f"another worker ends job {self._lease.job.job_id!r} now")
-        self._renewed_at = now
 
 
 def _check_balance(status: JobStatus, tally: Tally, parts: Parts) -> None:

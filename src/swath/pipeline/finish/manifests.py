@@ -7,7 +7,7 @@ away. The same rows always give the same bytes, so an ending that is repeated, e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ __all__ = [
     "METADATA_KEY",
     "ManifestWriter",
     "Parts",
+    "generation_key",
     "item_key",
     "line_of",
     "lists_of",
@@ -49,6 +50,11 @@ def lists_of(state: ItemState) -> tuple[str, str]:
 def part_key(list_name: str, number: int) -> str:
     """Parts count from 1; a list without items has none."""
     return f"manifests/{list_name}/part-{number}.json"
+
+
+def generation_key(generation: int) -> str:
+    """Where the metadata of a former generation is kept."""
+    return f"manifests/generations/{generation}.json"
 
 
 def item_key(item_id: str) -> str:
@@ -86,11 +92,12 @@ def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts) 
         cost=0.0,  # no paid way out exists yet, so nothing can have cost anything
         created_at=status.job.created_at,
         execution_policy=status.job.policy.as_json(),
+        circuit_opened=status.circuit_opened,
     )
 
 
-def metadata_document(metadata: JobMetadata) -> bytes:
-    """The same as indented JSON, since people read it."""
+def metadata_document(metadata: JobMetadata | Mapping[str, Any]) -> bytes:
+    """The same, or what the store kept of it, as indented JSON, since people read it."""
     return msgspec.json.format(_encoder.encode(metadata), indent=2) + b"\n"
 
 

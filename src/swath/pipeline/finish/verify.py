@@ -18,7 +18,16 @@ from swath.domain.manifest import JobMetadata, Tally
 from swath.domain.result import Artifact
 from swath.pipeline.finish.files import FileCheck, find_strays
 from swath.pipeline.finish.lists import ListCheck
-from swath.pipeline.finish.manifests import LISTS, METADATA_KEY, Parts, item_key, line_of, lists_of, metadata_of
+from swath.pipeline.finish.manifests import (
+    LISTS,
+    METADATA_KEY,
+    Parts,
+    generation_key,
+    item_key,
+    line_of,
+    lists_of,
+    metadata_of,
+)
 from swath.pipeline.finish.report import Findings, Problem, ProblemCode, VerifyReport
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
@@ -64,7 +73,8 @@ class _Verification:
         self._check_counters(self._status)
         if metadata is not None:
             self._check_sums(metadata)
-        await self._check_strays({key for check in lists.values() for key in check.read_parts})
+        former = await self._check_former()
+        await self._check_strays({key for check in lists.values() for key in check.read_parts} | former)
         for fence in await self._storage.open_leases(self._job_id):
             message = "the files of this lease were neither published nor thrown away"
             self._findings.add(ProblemCode.STAGED_LEFT, f"lease {fence}", message)
@@ -105,6 +115,14 @@ class _Verification:
             message = f"what the store kept of the manifest cannot be read: {error}"
             self._findings.add(ProblemCode.METADATA_WRONG, METADATA_KEY, message)
             return None
+
+    async def _check_former(self) -> set[str]:
+        """Every former generation ended, and its metadata was kept; answers with what is there."""
+        wanted = {generation_key(number) for number in range(1, self._status.generation)}
+        found = {key async for key in self._storage.keys(self._job_id, "manifests/generations/")}
+        for key in sorted(wanted - found):
+            self._findings.add(ProblemCode.METADATA_MISSING, key, "the metadata of a former generation is not there")
+        return wanted & found
 
     async def _check_lists(self, records: Sequence[ItemRecord], lists: Mapping[str, ListCheck]) -> None:
         entries = []
@@ -147,6 +165,8 @@ class _Verification:
 
     def _check_sums(self, kept: JobMetadata) -> None:
         expected = metadata_of(self._status, self._status.state, self._tally, kept.parts)
+        # The policy may have been changed since: it is what a retry will obey.
+        expected = msgspec.structs.replace(expected, execution_policy=kept.execution_policy)
         if kept != expected:
             fields = _differing(msgspec.to_builtins(kept), msgspec.to_builtins(expected))
             message = f"what the store kept of it is not what the rows add up to; differing: {fields}"

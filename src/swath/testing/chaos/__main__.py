@@ -22,6 +22,7 @@ from swath.testing.chaos.check import check
 from swath.testing.chaos.crash_runs import cases, run_cases
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import JOB_ID, ChaosJob, make_job
+from swath.testing.chaos.orders import OrderPlan
 from swath.testing.chaos.storm import Storm, StormPlan
 
 __all__ = ["main"]
@@ -44,6 +45,7 @@ class Size:
     mean_seconds: float
     hits: int
     stall_seconds: float
+    orders: OrderPlan
 
 
 FULL = Size(
@@ -58,6 +60,7 @@ FULL = Size(
     mean_seconds=0.15,
     hits=5,
     stall_seconds=90.0,
+    orders=OrderPlan(pauses=30, policies=30, cancels=6, retries=3),
 )
 SHORT = Size(
     items=1_500,
@@ -71,6 +74,7 @@ SHORT = Size(
     mean_seconds=0.05,
     hits=1,
     stall_seconds=30.0,
+    orders=OrderPlan(pauses=2, policies=2, cancels=1, retries=1),
 )
 
 
@@ -146,6 +150,7 @@ def _storm(folder: Path, options: argparse.Namespace, seed: int, findings: Findi
         load_kills=min(size.load_kills, size.kills),
         ending_kills=size.ending_kills,
         stall_seconds=8.0 if options.broken else size.stall_seconds,
+        orders=OrderPlan() if options.broken else size.orders,
         broken=options.broken,
     )
     storm = Storm(job, plan, findings)

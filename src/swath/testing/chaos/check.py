@@ -46,33 +46,32 @@ def check(job: ChaosJob) -> Checked:
         if row is None:
             findings.add(Kind.LOST, JOB_ID, "the store does not know the job")
             return Checked(findings, begun.total(), 0)
+        earlier = _check_generations(db, row, job.retries, findings)
         files = FileCheck(job.data / "results" / JOB_ID, findings)
         known = _check_items(db, row, files, findings)
-        _check_attempts(known, begun, findings)
+        _check_attempts(known, earlier, begun, findings)
         _check_wanted(wanted, known, findings)
         _check_sums(db, row, known, findings)
         _check_leftovers(db, row["job_no"], findings)
         _check_job(row, known, findings)
-    check_manifests(files, known, findings)
+    check_manifests(files, known, row["generation"], findings)
     files.find_strays()
-    return Checked(findings, begun.total(), sum(item.attempts for item in known.values()))
+    return Checked(findings, begun.total(), earlier.total() + sum(item.attempts for item in known.values()))
 
 
 def _check_items(db: sqlite3.Connection, row: sqlite3.Row, files: FileCheck, findings: Findings) -> dict[str, Known]:
     """Each row with its outcome and its files."""
     known: dict[str, Known] = {}
     rows = db.execute(
-        "SELECT i.seq, i.item_id, i.state, i.fence, i.progress, o.ended, "
-        "(SELECT count(*) FROM outcomes AS n WHERE n.job_no = i.job_no AND n.seq = i.seq) AS outcomes "
-        "FROM items AS i LEFT JOIN outcomes AS o ON o.job_no = i.job_no AND o.seq = i.seq AND o.generation = ? "
-        "WHERE i.job_no = ? ORDER BY i.seq",
-        (row["generation"], row["job_no"]),
+        "SELECT i.seq, i.item_id, i.state, i.fence, i.progress, "
+        "(SELECT ended FROM outcomes AS o WHERE o.job_no = i.job_no AND o.seq = i.seq "
+        "ORDER BY generation DESC LIMIT 1) FROM items AS i WHERE i.job_no = ? ORDER BY i.seq",
+        (row["job_no"],),
     )
-    for seq, item_id, code, fence, progress, ended, outcomes in rows:
+    for seq, item_id, code, fence, progress, ended in rows:
         state = _STATES.get(code, str(code))
         findings.expect(item_id not in known, Kind.COUNTED_TWICE, item_id, "there are two rows of it")
         findings.expect(code in (1, 2, 3, 4), Kind.LOST, item_id, f"it has not ended: {state}")
-        findings.expect(outcomes == 1, Kind.COUNTED_TWICE if outcomes else Kind.LOST, item_id, f"{outcomes} outcomes")
         findings.expect(progress is None, Kind.WRONG, item_id, "it has ended and still remembers its way")
         end: dict[str, Any] = {} if ended is None else json.loads(ended)
         findings.expect(
@@ -90,10 +89,49 @@ def _check_fate(item_id: str, item: Known, findings: Findings) -> None:
     findings.expect(came == foretold, Kind.WRONG, item_id, f"it is {came} and must be {foretold}")
 
 
-def _check_attempts(known: dict[str, Known], begun: Counter[str], findings: Findings) -> None:
+def _check_generations(
+    db: sqlite3.Connection, row: sqlite3.Row, retries: dict[int, list[int]], findings: Findings
+) -> Counter[str]:
+    """Each generation ended exactly the items it was to run. Answers with the attempts of all ends but the last."""
+    job_no, last = row["job_no"], max(retries, default=1)
+    findings.expect(
+        row["generation"] == last, Kind.WRONG, JOB_ID, f"generation {row['generation']}, {last} was ordered"
+    )
+    (unordered,) = db.execute(
+        "SELECT count(*) FROM outcomes WHERE job_no = ? AND generation > ?", (job_no, last)
+    ).fetchone()
+    findings.expect(not unordered, Kind.COUNTED_TWICE, JOB_ID, f"{unordered} ends in a generation nobody ordered")
+    everything = [seq for (seq,) in db.execute("SELECT seq FROM items WHERE job_no = ?", (job_no,))]
+    for generation, expected in ({1: everything} | retries).items():
+        ended = {
+            seq
+            for (seq,) in db.execute(
+                "SELECT seq FROM outcomes WHERE job_no = ? AND generation = ?", (job_no, generation)
+            )
+        }
+        for seq in ended ^ set(expected):
+            what = "ended though it was not to run" if seq in ended else "did not end"
+            findings.add(
+                Kind.WRONG if seq in ended else Kind.LOST, f"item {seq}", f"it {what} in generation {generation}"
+            )
+    former = db.execute(
+        "SELECT i.item_id, sum(json_array_length(CAST(o.ended AS TEXT), '$.attempts')) FROM outcomes AS o "
+        "JOIN items AS i ON i.job_no = o.job_no AND i.seq = o.seq WHERE o.job_no = ? AND o.generation < "
+        "(SELECT max(generation) FROM outcomes AS n WHERE n.job_no = o.job_no AND n.seq = o.seq) GROUP BY i.item_id",
+        (job_no,),
+    )
+    return Counter({item_id: attempts or 0 for item_id, attempts in former})
+
+
+def _check_attempts(known: dict[str, Known], earlier: Counter[str], begun: Counter[str], findings: Findings) -> None:
     for item_id, item in known.items():
-        what = f"{item.attempts} attempts kept, {begun[item_id]} begun"
-        findings.expect(0 < item.attempts <= begun[item_id], Kind.WRONG, item_id, what)
+        kept = item.attempts + earlier[item_id]
+        findings.expect(
+            item.attempts > 0 and kept <= begun[item_id],
+            Kind.WRONG,
+            item_id,
+            f"{kept} attempts kept, {item.attempts} of them in its last generation, {begun[item_id]} begun",
+        )
 
 
 def _check_wanted(wanted: list[str], known: dict[str, Known], findings: Findings) -> None:
@@ -110,8 +148,9 @@ def _check_sums(db: sqlite3.Connection, row: sqlite3.Row, known: dict[str, Known
     by_outcomes = Counter(
         dict(
             db.execute(
-                "SELECT json_extract(CAST(ended AS TEXT), '$.state') AS state, count(*) "
-                "FROM outcomes WHERE job_no = ? GROUP BY state",
+                "SELECT json_extract(CAST(ended AS TEXT), '$.state') AS state, count(*) FROM outcomes AS o "
+                "WHERE job_no = ? AND generation = (SELECT max(generation) FROM outcomes AS n "
+                "WHERE n.job_no = o.job_no AND n.seq = o.seq) GROUP BY state",
                 (row["job_no"],),
             ).fetchall()
         )

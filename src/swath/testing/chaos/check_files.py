@@ -121,11 +121,17 @@ class FileCheck:
                 self.findings.expect(key in self.referred, Kind.STRAY, key, "nobody refers to it")
 
 
-def check_manifests(files: FileCheck, known: dict[str, Known], findings: Findings) -> None:
+def check_manifests(files: FileCheck, known: dict[str, Known], generation: int, findings: Findings) -> None:
     """The job's metadata, every part of every list, and every item's own entry, against the store."""
     metadata = files.read_json(_METADATA)
     if metadata is None:
         return
+    for former in range(1, generation):
+        kept = files.read_json(f"manifests/generations/{former}.json") or {}
+        said = kept.get("generation")
+        findings.expect(said == former, Kind.LOST, f"generation {former}", f"its metadata say {said}")
+    said = metadata["generation"]
+    findings.expect(said == generation, Kind.WRONG, _METADATA, f"it is of generation {said}, the job of {generation}")
     sums = Counter(item.state for item in known.values())
     sums["total"], sums["not_found"] = len(known), sum(item.outcome == "not_found" for item in known.values())
     for name, count in metadata["counts"].items():

@@ -80,6 +80,18 @@ class ChaosJob:
             **more,
         }
 
+    @property
+    def retries(self) -> dict[int, list[int]]:
+        """Which items each later generation must have run, by number; written before the order was given."""
+        file = self.folder / "retries.json"
+        noted = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        return {int(generation): seqs for generation, seqs in noted.items()}
+
+    def note_retry(self, generation: int, seqs: list[int]) -> None:
+        """That a retry is about to be ordered."""
+        noted = self.retries | {generation: sorted(seqs)}
+        (self.folder / "retries.json").write_text(json.dumps(noted), encoding="utf-8")
+
     def set_pace(self, mean_seconds: float) -> None:
         """How long an item takes, for processes that start from now on."""
         (self.folder / "chaos.json").write_text(json.dumps({"mean_seconds": mean_seconds}), encoding="utf-8")
@@ -102,6 +114,8 @@ def make_job(folder: Path, *, items: int, mean_seconds: float, concurrency: int)
             "base_delay_seconds": 0.05,
             "kinds": {"server_error": {"max_retries": 2}},
         },
+        # Some items must fail, and a job that stops because of them would prove nothing.
+        "circuit_breaker": {"failure_threshold_percentage": 1.0, "consecutive_failures": 100_000},
     }
     (folder / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
     job.set_pace(mean_seconds)

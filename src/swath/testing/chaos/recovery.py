@@ -56,6 +56,10 @@ class Recovery:
         if held.fences:
             self._open.append(_Strike(now, held.fences, set(held.seqs)))
 
+    def forget(self) -> None:
+        """Nothing can be said about strikes before now: the job stood still on somebody's order."""
+        self._open.clear()
+
     def poll(self, now: float) -> None:
         """Looks who has the items."""
         for strike in self._open:

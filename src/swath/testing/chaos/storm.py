@@ -1,4 +1,5 @@
-"""Storm: runs one job with several processes, and kills, stops and freezes them at random until the plan is through.
+"""Storm: runs one job with several processes, and kills, stops and freezes them at random until the plan is through,
+while somebody pauses, cancels, retries and changes the job (orders.py).
 
 Before: job.py has made the folder. After: nothing runs any more, and check.py counts what is left. Strikes are tied to
 the items done, so that they spread over the whole job however fast it is; loading and ending have strikes of their own.
@@ -16,6 +17,7 @@ from typing import Final
 from swath.testing.chaos import interruption
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import GRACE_SECONDS, LEASE_SECONDS, ChaosJob
+from swath.testing.chaos.orders import OrderPlan, Orders
 from swath.testing.chaos.processes import Pack, Process, log_errors
 from swath.testing.chaos.recovery import Recovery
 from swath.testing.chaos.watch import Seen, Watch
@@ -43,6 +45,7 @@ class StormPlan:
     load_kills: int
     ending_kills: int
     stall_seconds: float
+    orders: OrderPlan
     broken: str | None = None
 
 
@@ -78,6 +81,7 @@ class Storm:
         self._load_left = self.plan.load_kills
         self._progress = (0, 0, time.monotonic())
         self._given_up = False
+        self.orders = Orders(self.job, self.plan.orders, self._watch, self._random, self.findings)
 
     def _planned(self) -> list[tuple[int, signal.Signals]]:
         """(items done, signal), the last first. The very end is left for the ending's own strikes."""
@@ -99,6 +103,7 @@ class Storm:
                 time.sleep(TICK_SECONDS)
                 interruption.check()
             self.working_seconds = time.monotonic() - began
+            self.orders.close()
             if not self._given_up:
                 self._send_home()
         self._watch.close()
@@ -111,16 +116,20 @@ class Storm:
         now = time.monotonic()
         seen = self._watch.look()
         self._restart(seen)
+        if self.orders.disturbing:
+            self.killed.forget()
+            self.frozen.forget()
         self.killed.poll(now)
         self.frozen.poll(now)
         self._strike_due(now, seen)
         if seen is None:
             return self._stalled(0, 0, now)
-        if seen.over:
+        self.orders.turn(now, seen)
+        if self.orders.over:
             kills = sum(kind is KILL for _, kind in self._ahead)  # freezes and stops may find no moment near the end
             self.findings.expect(not kills, Kind.WRONG, "the storm", f"{kills} kills were not made")
             return True
-        if seen.state != "loading":
+        if seen.state in ("running", "paused"):
             self._strike_planned(now, seen)
         self._aim_at_ending(now, seen)
         return self._stalled(seen.done, seen.fence, now)
@@ -146,8 +155,10 @@ class Storm:
     def _restart(self, seen: Seen | None) -> None:
         for process in self._pack.ended():
             self._judge(process)
-            if not (process.role == "run" and seen is not None and seen.over):
+            if process.role != "run":
                 self._start(process.role)
+        if not any(process.role == "run" for process in self._pack.alive) and not (seen is not None and seen.over):
+            self._start("run")
         for process in self._pack.alive:
             if STOP in process.signals and time.monotonic() - process.stopped_at > STOP_SECONDS:
                 self.findings.add(Kind.WRONG, process.role, f"it did not stop within {STOP_SECONDS:g} s")

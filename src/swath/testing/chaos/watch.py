@@ -21,12 +21,16 @@ _ENDS: Final = frozenset({"completed", "partially_completed", "failed", "cancell
 
 @dataclass(frozen=True)
 class Seen:
-    """A job at one moment. `ending_pids`: who holds the right to end it. `fence`: of the newest lease."""
+    """A job at one moment. `ending`: fence and process that hold the right to end it. `fence`: of the newest lease.
+
+    `done` leaves out what was cancelled: a retry may take it up again.
+    """
 
     state: str
     done: int
     ending: tuple[tuple[int, int], ...]
     fence: int
+    generation: int
 
     @property
     def over(self) -> bool:
@@ -67,22 +71,22 @@ class Watch:
     def look(self) -> Seen | None:
         """The job now."""
         rows = self._rows(
-            "SELECT state, success + failed + skipped + cancelled, (SELECT value FROM meta WHERE key = 'fence') "
+            "SELECT state, success + failed + skipped, (SELECT value FROM meta WHERE key = 'fence'), generation "
             "FROM jobs WHERE job_id = ?",
             JOB_ID,
         )
         if not rows:
             return None
-        ((state, done, fence),) = rows
-        ending = self._rows("SELECT fence, worker FROM leases WHERE ending = 1 AND rescued = 0")
+        ((state, done, fence, generation),) = rows
+        ending = self._rows("SELECT fence, worker FROM leases WHERE purpose = 'end' AND rescued = 0")
         holders = tuple((int(str(number)), _pid(str(worker))) for number, worker in ending)
-        return Seen(str(state), int(str(done)), holders, int(str(fence)))
+        return Seen(str(state), int(str(done)), holders, int(str(fence)), int(str(generation)))
 
     def held_by(self, pid: int) -> Held:
         """The leases of a process, and their unfinished items."""
         fences, seqs = set(), set()
         for fence, worker, listed in self._rows(
-            "SELECT fence, worker, seqs FROM leases WHERE ending = 0 AND rescued = 0"
+            "SELECT fence, worker, seqs FROM leases WHERE purpose = 'items' AND rescued = 0"
         ):
             if _pid(str(worker)) == pid:
                 fences.add(int(str(fence)))
@@ -92,6 +96,15 @@ class Watch:
                     if holder == fence and state == 0
                 }
         return Held(frozenset(fences), frozenset(seqs))
+
+    def seqs_in_state(self, code: int) -> list[int]:
+        """Items of the job in a stored state."""
+        rows = self._rows(
+            "SELECT i.seq FROM jobs AS j JOIN items AS i ON i.job_no = j.job_no WHERE j.job_id = ? AND i.state = ?",
+            JOB_ID,
+            code,
+        )
+        return [int(str(seq)) for (seq,) in rows]
 
     def open_leases(self, fences: Collection[int]) -> set[int]:
         """Those of the leases that nobody has taken away."""

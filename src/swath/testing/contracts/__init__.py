@@ -6,6 +6,8 @@ and `pytest.register_assert_rewrite("swath.testing.contracts")` in a conftest.py
 
 from swath.testing.contracts.clock import ClockContract
 from swath.testing.contracts.durable_store import DurableStoreContract, Reopen
+from swath.testing.contracts.endings import EndingsContract
+from swath.testing.contracts.job_control import JobControlContract
 from swath.testing.contracts.job_store import JobStoreContract
 from swath.testing.contracts.lease_book import LeaseBookContract
 from swath.testing.contracts.machine_base import LEASE_SECONDS, machine_settings
@@ -17,6 +19,8 @@ __all__ = [
     "LEASE_SECONDS",
     "ClockContract",
     "DurableStoreContract",
+    "EndingsContract",
+    "JobControlContract",
     "JobStoreContract",
     "Kill",
     "LeaseBookContract",

@@ -1,4 +1,4 @@
-"""What a store that outlives its process promises beside the calls of both ports. The memory store does not."""
+"""What a store that outlives its process promises beside the calls of its ports. The memory store does not."""
 
 from __future__ import annotations
 
@@ -6,8 +6,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from swath.domain.attempt import HandedBack
+from swath.domain.job import WaitingFor
 from swath.domain.lease import Report
-from swath.testing.contracts.orders import Kill, Store, batch, claimed, failed, finished, listing, order, ready, success
+from swath.domain.selection import Selection
+from swath.testing.contracts.orders import (
+    Kill,
+    Store,
+    batch,
+    begun,
+    claimed,
+    end_job,
+    failed,
+    finished,
+    listing,
+    order,
+    policy,
+    ready,
+    run_all,
+    success,
+)
 
 __all__ = ["DurableStoreContract", "Reopen"]
 
@@ -51,6 +68,60 @@ class DurableStoreContract:
         assert again.fence > lease.fence
         assert (await finished(store, lease, [success(1)])).accepted == frozenset()
         assert (await finished(other, again, [success(1)])).accepted == {1}
+
+    async def test_what_ran_is_known_to_whoever_finds_its_process_dead(
+        self, store: Store, kill: Kill, reopen: Reopen
+    ) -> None:
+        await ready(store, items=4)
+        lease = await claimed(store)
+        begun(store, lease, 1, 2)
+        store.leave(lease, 1)
+        other = await reopen()
+        kill("worker")
+        await other.rescue("other")
+        assert [seq for seq, record in (await listing(other)).items() if record.suspect] == [2]
+
+    async def test_nothing_begins_after_another_process_has_stopped_the_job(self, store: Store, reopen: Reopen) -> None:
+        await ready(store, items=40)
+        lease = await claimed(store)
+        other = await reopen()
+        begun(store, lease, 1)
+        await other.pause("job")
+        assert not store.begin(lease, 2)
+        await other.resume("job")
+        begun(store, lease, 2)
+        await other.change_policy("job", policy(3))
+        assert not store.begin(lease, 3)
+        further = await claimed(store)
+        begun(store, further, further.items[0].seq)
+        await other.cancel("job")
+        assert not store.begin(further, further.items[1].seq)
+
+    async def test_what_a_worker_waits_for_is_told_in_every_process(
+        self, store: Store, kill: Kill, reopen: Reopen
+    ) -> None:
+        await ready(store)
+        await claimed(store)
+        other = await reopen()
+        store.tell_waiting("worker", WaitingFor.DISK)
+        assert (await other.status("job")).waiting_for is WaitingFor.DISK
+        store.tell_waiting("worker", None)
+        assert (await other.status("job")).waiting_for is None
+        store.tell_waiting("worker", WaitingFor.STORE)
+        kill("worker")
+        assert (await other.status("job")).waiting_for is None
+
+    async def test_a_new_generation_is_there_for_whoever_opens_the_store_next(
+        self, store: Store, reopen: Reopen
+    ) -> None:
+        await ready(store)
+        await run_all(store)
+        await end_job(store)
+        await store.retry("job", Selection(item_ids=frozenset({"2"})))
+        other = await reopen()
+        assert await other.status("job") == await store.status("job")
+        assert await other.item("job", "2") == await store.item("job", "2")
+        assert [item.item_id for item in (await claimed(other, "other")).items] == ["2"]
 
     async def test_several_processes_share_no_item_and_no_slot(self, store: Store, reopen: Reopen) -> None:
         await ready(store, items=200, limit=5)

@@ -1,4 +1,4 @@
-"""What LeaseBook promises of the end of a job: one holder, nothing left, once. Part of LeaseBookContract."""
+"""The contract of the Endings port, sentence by sentence. Deletions are in endings_delete.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 
 from swath.domain.attempt import Attempt, HandedBack, Tries
 from swath.domain.errors import LeaseLost
-from swath.domain.job import Counts
+from swath.domain.job import Counts, Stopping
 from swath.domain.lease import Directive, Lease
 from swath.domain.transitions import ItemState, JobState
 from swath.testing.clock import FakeClock
+from swath.testing.contracts.endings_delete import DeletionContract
 from swath.testing.contracts.orders import (
     Kill,
     Store,
@@ -27,7 +28,7 @@ from swath.testing.contracts.orders import (
     success,
 )
 
-__all__ = ["EndContract"]
+__all__ = ["EndingsContract"]
 
 
 async def to_be_ended(store: Store, worker_id: str = "worker", items: int = 3) -> Lease:
@@ -39,8 +40,8 @@ async def to_be_ended(store: Store, worker_id: str = "worker", items: int = 3) -
     return lease
 
 
-class EndContract:
-    """See LeaseBookContract."""
+class EndingsContract(DeletionContract):  # one suite in two files
+    """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock), and `kill` (see orders.Kill)."""
 
     async def test_a_job_can_be_ended_when_all_its_items_have(self, store: Store) -> None:
         job = await ready(store, items=1)
@@ -51,7 +52,7 @@ class EndContract:
         await store.release(lease.worker_id, lease.fence)
         ending = await store.claim_ending("other")
         assert ending is not None
-        assert (ending.job, ending.worker_id, ending.items, ending.cancelling) == (job, "other", (), False)
+        assert (ending.job, ending.worker_id, ending.items, ending.stopping) == (job, "other", (), None)
         assert ending.fence > lease.fence
 
     async def test_a_waiting_item_keeps_its_job_open(self, store: Store) -> None:
@@ -126,7 +127,7 @@ class EndContract:
         await store.cancel("job")
         lease = await store.claim_ending("worker")
         assert lease is not None
-        assert lease.cancelling
+        assert lease.stopping is Stopping.CANCELLED
         assert dict(await store.renew("worker", [lease.fence])) == {lease.fence: Directive.GO_ON}
 
     async def test_sweep_cancels_up_to_so_many_and_says_how_many_were_left(self, store: Store) -> None:

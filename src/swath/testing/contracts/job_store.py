@@ -6,23 +6,28 @@ Loading has most to promise, and is in job_store_load.py.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
+import msgspec
 import pytest
 
 from swath.domain.attempt import Attempt, Ended, Finding, HandedBack, Tries
 from swath.domain.errors import Conflict, UnknownName
 from swath.domain.failure import FailureKind
-from swath.domain.job import Counts, JobStatus
+from swath.domain.job import Counts, JobStatus, WaitingFor
 from swath.domain.lease import Report
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.result import Artifact
+from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.job_store_load import LoadContract
 from swath.testing.contracts.orders import (
+    Kill,
     Store,
     batch,
     claimed,
+    dies,
     end_job,
     failed,
     finished,
@@ -36,8 +41,17 @@ from swath.testing.contracts.orders import (
 __all__ = ["JobStoreContract"]
 
 
+async def figures(store: Store) -> dict[str, int]:
+    """Items by state, of which the counters must say the same."""
+    states = Counter(record.state.value for record in (await listing(store)).values())
+    counts = msgspec.to_builtins((await store.status("job")).counts)
+    assert {state: counts[state] for state in ItemState} == {state: states[state] for state in ItemState}
+    assert counts["total"] == states.total()
+    return dict(states)
+
+
 class JobStoreContract(LoadContract):  # three deep with the back end's class; the parts are one suite in two files
-    """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock)."""
+    """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock), and `kill` (see orders.Kill)."""
 
     async def test_a_new_job_is_loading_and_empty(self, store: Store) -> None:
         status = await store.submit(order())
@@ -117,6 +131,27 @@ class JobStoreContract(LoadContract):  # three deep with the back end's class; t
         assert (await store.status("job")).counts == Counts(pending=6, queued=1, in_progress=2, success=1, total=10)
         states = [record.state.value for record in (await listing(store)).values()]
         assert states == ["success", "queued", "in_progress", "in_progress", *["pending"] * 6]
+
+    async def test_queue_figures_equal_the_true_state(self, store: Store, kill: Kill) -> None:
+        """Property 37, step by step; the state machine says it of any sequence."""
+        await ready(store, items=30, limit=4)
+        assert await figures(store) == {"pending": 30}
+        first, second = await claimed(store), await claimed(store, "other")
+        mine, theirs = [item.seq for item in first.items], [item.seq for item in second.items]
+        await finished(store, first, report=Report(ceiling=2, demand=2, queued=(mine[0],), begun=(mine[1],)))
+        await finished(store, second, [failed(theirs[0])], report=Report(ceiling=2, demand=2, begun=(theirs[1],)))
+        assert await figures(store) == {"pending": 26, "queued": 1, "in_progress": 2, "failed": 1}
+        await store.pause("job")
+        await finished(store, first, [success(mine[1])], [HandedBack(seq=mine[0], delay_seconds=9)])
+        assert await figures(store) == {"pending": 27, "in_progress": 1, "success": 1, "failed": 1}
+        await dies(store, kill, "other")
+        assert await figures(store) == {"pending": 28, "success": 1, "failed": 1}
+        await store.release(first.worker_id, first.fence)
+        await store.cancel("job")
+        await end_job(store)
+        assert await figures(store) == {"success": 1, "failed": 1, "cancelled": 28}
+        await store.retry("job", Selection(failed=True))
+        assert await figures(store) == {"pending": 1, "success": 1, "cancelled": 28}
 
     async def test_a_status_is_one_consistent_reading(self, store: Store) -> None:
         await ready(store, items=16)
@@ -214,19 +249,24 @@ class JobStoreContract(LoadContract):  # three deep with the back end's class; t
         await claimed(store)
         assert (await store.item("job", "1")).not_before is None
 
-    async def test_cancel_marks_a_job_that_has_not_ended(self, store: Store) -> None:
-        await ready(store)
-        status = await store.cancel("job")
-        assert (status.state, status.cancelling) == (JobState.PENDING, True)
-        with pytest.raises(UnknownName):
-            await store.cancel("other")
-
-    async def test_cancel_leaves_a_terminal_job_unchanged(self, store: Store) -> None:
-        await ready(store)
+    async def test_what_a_worker_waits_for_is_told_while_a_job_has_not_ended(self, store: Store, kill: Kill) -> None:
+        await ready(store, "over")
         await run_all(store)
-        before = await end_job(store)
-        assert before.state is JobState.COMPLETED
-        assert await store.cancel("job") == before
+        await end_job(store)
+        await ready(store, items=40)
+        await claimed(store)
+        await claimed(store, "other")
+        assert (await store.status("job")).waiting_for is None
+        for what in (WaitingFor.DISK, WaitingFor.STORE):
+            store.tell_waiting("worker", what)
+            assert (await store.status("job")).waiting_for is what
+            assert (await store.status("over")).waiting_for is None
+            assert [status.waiting_for for status in await store.jobs()] == [what, None]
+        store.tell_waiting("worker", None)
+        assert (await store.status("job")).waiting_for is None
+        store.tell_waiting("other", WaitingFor.DISK)
+        kill("other")
+        assert (await store.status("job")).waiting_for is None, "the dead wait for nothing"
 
     async def test_a_closed_store_refuses_calls(self, store: Store) -> None:
         await store.close()

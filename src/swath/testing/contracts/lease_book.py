@@ -1,14 +1,19 @@
-"""The contract of the LeaseBook port, sentence by sentence, in four parts: handing out, committing, losing, ending."""
+"""The contract of the LeaseBook port, sentence by sentence, in six parts: handing out, whose turn it is, committing,
+losing, the circuit, and poison."""
 
 from __future__ import annotations
 
+from swath.testing.contracts.lease_book_circuit import CircuitContract
 from swath.testing.contracts.lease_book_claim import ClaimContract
-from swath.testing.contracts.lease_book_end import EndContract
 from swath.testing.contracts.lease_book_finish import FinishContract
+from swath.testing.contracts.lease_book_poison import PoisonContract
 from swath.testing.contracts.lease_book_rescue import RescueContract
+from swath.testing.contracts.lease_book_turns import TurnsContract
 
 __all__ = ["LeaseBookContract"]
 
 
-class LeaseBookContract(ClaimContract, FinishContract, RescueContract, EndContract):  # one suite in four files
+class LeaseBookContract(  # one suite in six files
+    ClaimContract, TurnsContract, FinishContract, RescueContract, CircuitContract, PoisonContract
+):
     """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock), and `kill` (see orders.Kill)."""

@@ -21,7 +21,7 @@ class ClaimContract:
     async def test_a_lease_carries_its_job_and_items(self, store: Store) -> None:
         job = await ready(store, items=3)
         lease = await claimed(store, "worker")
-        assert (lease.job, lease.worker_id, lease.cancelling) == (job, "worker", False)
+        assert (lease.job, lease.worker_id, lease.stopping, lease.alone) == (job, "worker", None, False)
         assert [(item.seq, item.item_id, item.input) for item in lease.items[:2]] == [
             (n, str(n), {"parcel": str(n)}) for n in (1, 2)
         ]

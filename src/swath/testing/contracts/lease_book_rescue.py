@@ -123,22 +123,6 @@ class RescueContract:
         assert (await finished(store, kept, [success(kept.items[0].seq)])).directive is Directive.GO_ON
         assert dict(await store.renew("worker", [lost.fence])) == {lost.fence: Directive.LOST}
 
-    async def test_items_that_had_begun_count_a_crash(self, store: Store, kill: Kill) -> None:
-        await ready(store, items=6)
-        for crashes in (1, 2):
-            worker = f"worker-{crashes}"
-            lease = await claimed(store, worker)
-            await finished(store, lease, report=Report(ceiling=3, demand=3, queued=(3,), begun=(1,)))
-            kill(worker)
-            (rescued,) = await store.rescue("other")
-            assert rescued.returned == len(lease.items)
-            await store.release("other", rescued.fence)
-            counts = (await store.status("job")).counts
-            assert (counts.pending, counts.queued, counts.in_progress) == (6, 0, 0)
-            tries = [record.tries.crashes for record in (await listing(store)).values()]
-            assert tries == [crashes, 0, 0, 0, 0, 0]
-        assert [item.tries.crashes for item in (await claimed(store, "other")).items][:3] == [2, 0, 0]
-
     async def test_items_of_a_lost_lease_run_no_more_though_their_worker_has_others(
         self, store: Store, clock: FakeClock
     ) -> None:
@@ -156,7 +140,6 @@ class RescueContract:
         assert (counts.pending, counts.queued, counts.in_progress) == (39, 0, 1)
         records = await listing(store)
         assert [records[seq].state.value for seq in running] == ["pending", "in_progress", "pending"]
-        assert [records[seq].tries.crashes for seq in running] == [1, 0, 0]
 
     async def test_with_its_last_lease_a_worker_loses_its_slots(self, store: Store, kill: Kill) -> None:
         await ready(store, items=12, limit=3)
@@ -184,7 +167,7 @@ class RescueContract:
     async def test_if_the_rescuer_falls_silent_too_the_next_one_is_asked(self, store: Store, clock: FakeClock) -> None:
         await ready(store, items=4)
         lease = await claimed(store)
-        await finished(store, lease, [success(1)], report=Report(ceiling=1, demand=1, begun=(2,)))
+        await finished(store, lease, [success(1)])
         clock.advance(lease.lease_seconds)
         await store.rescue("cleaner")
         again = await claimed(store, "other")
@@ -195,7 +178,6 @@ class RescueContract:
             clock.advance(1)
             (rescued,) = await store.rescue(cleaner)
             assert (rescued.fence, rescued.winners, rescued.returned) == (lease.fence, ("1",), 0)
-        assert (await store.item("job", "2")).tries.crashes == 1
         assert (await finished(store, again, [success(2)])).accepted == {2}
 
     async def test_if_the_rescuer_dies_too_the_next_one_is_asked_at_once(self, store: Store, kill: Kill) -> None:

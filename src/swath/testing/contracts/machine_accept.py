@@ -6,6 +6,7 @@ The other steps are in store_machine.py, the frame in machine_base.py.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,15 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from swath.domain.errors import BadInput, Conflict, UnknownName
+from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 from swath.ports.job_store import Batch
 from swath.testing.contracts.machine_base import MachineBase, one, picks
 from swath.testing.contracts.model_records import ModelJob
-from swath.testing.contracts.orders import batch, order
+from swath.testing.contracts.orders import CALM, batch, order, policy
 
-__all__ = ["AcceptRules"]
+__all__ = ["AcceptRules", "policies"]
 
 JOBS = 3
+RETENTION_DAYS = 0.5
 SMALL = [str(n) for n in range(12)]  # few ids, so that many come twice
 
 rows = st.lists(st.sampled_from([*SMALL, None]), min_size=1, max_size=8)  # None: a row that was refused
@@ -36,25 +39,46 @@ class Close(Enum):
     ABANDON = "abandoned"
 
 
+BREAKERS: list[dict[str, Any]] = [
+    CALM,
+    CALM,
+    CALM,
+    {"min_requests": 3, "failure_threshold_percentage": 0.6},
+    {"min_requests": 5, "max_not_found_percentage": 0.5, "on_open": "pause"},
+    {"min_requests": 8, "failure_threshold_percentage": 1, "consecutive_failures": 2, "on_open": "pause"},
+    {"min_requests": 6, "consecutive_failures": 3},
+]
+
+policies = st.builds(
+    policy,
+    limit=st.integers(1, 5),
+    breaker=st.sampled_from(BREAKERS),
+    retention_days=st.sampled_from([None, None, RETENTION_DAYS]),
+)
+
 closes = st.sampled_from([Close.RIGHT, Close.RIGHT, *Close])
 
 
 class AcceptRules(MachineBase):
     """A part of StoreMachine."""
 
-    @initialize(limit=st.integers(1, 5), items=st.integers(1, 40))
-    def begin_with_a_job(self, limit: int, items: int) -> None:
-        self.submit(limit, 0)
-        self.load(0, [str(n) for n in range(items)])
-        self.close_the_load(0, Close.RIGHT)
+    @initialize(policy=policies, items=st.integers(1, 40))
+    def begin_with_a_job(self, policy: ExecutionPolicy, items: int) -> None:
+        self.submit(policy, 0, [str(n) for n in range(items)])
 
     @precondition(lambda self: len(self.model.jobs) < JOBS)
-    @rule(limit=st.integers(1, 4), priority=st.integers(0, 1))
-    def submit(self, limit: int, priority: int) -> None:
+    @rule(policy=policies, priority=st.integers(0, 1), content=st.one_of(st.just([]), rows, rows))
+    def submit(self, policy: ExecutionPolicy, priority: int, content: list[str | None]) -> None:
+        """Also under the id of a job that is gone, and mostly with all that it needs."""
         self.ordered += 1
-        job = order(f"job-{self.ordered}", limit=limit, priority=priority)
+        job_id = next(name for n in range(JOBS) if (name := f"job-{n}") not in self.model.jobs)
+        job = order(job_id, policy=policy, priority=priority)
         assert self.run(self.store.submit(job)).state is JobState.LOADING
-        self.model.jobs[job.job_id] = ModelJob(job, self.ordered)
+        self.model.jobs[job_id] = ModelJob(job, self.ordered, job)
+        if any(content):
+            newest = self.loading().index(self.model.jobs[job_id])
+            self.load(newest, content)
+            self.close_the_load(newest, Close.RIGHT)
 
     @precondition(lambda self: self.loading())
     @rule(pick=picks, content=rows)
@@ -63,17 +87,22 @@ class AcceptRules(MachineBase):
         first_row = job.rows + 1
         by_row = {row: item_id for row, item_id in enumerate(content, first_row) if item_id is not None}
         new = batch(len(job.batches), first_row, by_row, rows=len(content))
-        if job.cancelling:
+        if job.stopping or job.deleting:
             with pytest.raises(Conflict):
                 self.run(self.store.load(job.order.job_id, new))
         else:
             assert self.run(self.store.load(job.order.job_id, new)) == job.add(new)
 
+    @precondition(lambda self: self.model.jobs)
     @rule(pick=picks, which=picks, row=picks)
     def say_it_again(self, pick: int, which: int, row: int) -> None:
         """A load was killed, or the same command is run again: what came before answers as it did."""
-        job = one(list(self.model.jobs.values()), pick)
-        later = msgspec.structs.replace(job.order, created_at=self.clock.now())
+        job = one(self.jobs(), pick)
+        later = msgspec.structs.replace(job.first_order, created_at=self.clock.now())
+        if job.deleting:
+            with pytest.raises(Conflict):
+                self.run(self.store.submit(later))
+            return
         assert self.run(self.store.submit(later)).state is job.state
         with pytest.raises(Conflict):
             self.run(self.store.submit(msgspec.structs.replace(later, scraper_id="other")))
@@ -100,18 +129,16 @@ class AcceptRules(MachineBase):
             return
         wrong = {Close.RIGHT: 0, Close.TOO_MANY: 1, Close.TOO_FEW: -1}[how]
         call = self.store.seal(job.order.job_id, len(job.batches) + wrong)
-        if wrong or not job.items:
-            with pytest.raises(Conflict if wrong else BadInput):
+        if wrong or job.deleting or not job.items:
+            with pytest.raises(Conflict if wrong or job.deleting else BadInput):
                 self.run(call)
         else:
             assert self.run(call).state is JobState.PENDING
-            job.sealed = True
+            job.sealed, job.served = True, self.model.granted
 
     def abandon(self, job: ModelJob) -> None:
-        """The job vanishes, with the right to end it if somebody had that."""
+        """The job vanishes, with the right to end or delete it if somebody had that."""
         self.run(self.store.abandon(job.order.job_id))
-        for lease in self.model.leases_of(job):
-            self.model.lost.append(self.model.leases.pop(lease.fence))
-        del self.model.jobs[job.order.job_id]
+        self.model.vanish(job)
         with pytest.raises(UnknownName):
             self.run(self.store.status(job.order.job_id))

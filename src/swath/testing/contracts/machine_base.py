@@ -1,6 +1,6 @@
 """The frame of the store's state machine: its store, clock and model, what is checked after each step, and at the end.
 
-The steps themselves are in machine_accept.py and store_machine.py.
+The steps themselves are in machine_accept.py, machine_people.py, machine_trouble.py and store_machine.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from swath.domain.transitions import JobState
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.drain import drain
 from swath.testing.contracts.model import Model
+from swath.testing.contracts.model_check import check
 from swath.testing.contracts.model_records import ModelJob, ModelLease
 from swath.testing.contracts.orders import Kill, Store
 
@@ -44,7 +45,7 @@ def machine_settings(profile: str = "fast", examples: int = 60) -> settings:
     deep = profile == "deep"
     return settings(
         max_examples=examples * 50 if deep else examples,
-        stateful_step_count=100 if deep else 40,
+        stateful_step_count=100 if deep else 60,
         deadline=None,
         derandomize=not deep,
         phases=list(Phase) if deep else [Phase.generate],
@@ -61,11 +62,11 @@ class MachineBase(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.clock = FakeClock()
-        self.model = Model(LEASE_SECONDS)
+        self.model = Model(LEASE_SECONDS, self.clock)
         self.workers = [f"w{n}" for n in range(WORKERS)]
         self.hired = WORKERS
         self.ordered = 0
-        self.commits = 0  # since the last cancel
+        self.commits = 0  # since a person last had a say
         self.store, self.kill = self.make_store(self.clock)
 
     def make_store(self, clock: FakeClock) -> tuple[Store, Kill]:
@@ -87,27 +88,40 @@ class MachineBase(RuleBasedStateMachine):
 
     @invariant()
     def agree(self) -> None:
-        """Store and model say the same, and no job has more slots or running items than its limit."""
+        """Store and model say the same, and no job has more slots or running items than its limit.
+
+        After the limit was lowered it may have as many as it had, but never more.
+        """
         self.run(self._agree())
         for job in self.model.jobs.values():
-            assert sum(share.ceiling for share in job.shares.values()) <= job.limit, "more slots than the limit allows"
+            slots = sum(share.ceiling for share in job.shares.values())
+            assert slots <= max(job.limit, job.slots_before), "more slots than the limit allows"
             assert all(share.running <= share.ceiling for share in job.shares.values())
+            job.slots_before = slots
 
     async def _agree(self) -> None:
         listed = await self.store.jobs()
         newest_first = sorted(self.model.jobs.values(), key=lambda job: -job.number)
         assert [status.job for status in listed] == [job.order for job in newest_first]
         for status in listed:
-            records = await self.store.items(status.job.job_id)
-            self.model.check(status, records, self.clock.now() - self.clock.boot())
+            check(self.model, status, await self.store.items(status.job.job_id))
 
     def loading(self) -> list[ModelJob]:
         """Jobs whose load is not closed."""
         return [job for job in self.model.jobs.values() if job.state is JobState.LOADING]
 
-    def leases(self, *, ending: bool) -> list[ModelLease]:
-        """Leases of items, or rights to end, that have not been taken away."""
-        return [lease for lease in self.model.leases.values() if lease.ending == ending and not lease.rescued]
+    def jobs(self) -> list[ModelJob]:
+        """All of them."""
+        return list(self.model.jobs.values())
+
+    def leases(self) -> list[ModelLease]:
+        """Leases of items that have not been taken away."""
+        return [lease for lease in self.model.leases.values() if lease.runs and not lease.rescued]
+
+    def rights(self, *, deletes: bool) -> list[ModelLease]:
+        """Rights to end or to delete a job that have not been taken away."""
+        rights = [lease for lease in self.model.leases.values() if not lease.runs and not lease.rescued]
+        return [lease for lease in rights if lease.deletes == deletes]
 
     def rescued(self) -> list[ModelLease]:
         """Leases that somebody is to clean up."""

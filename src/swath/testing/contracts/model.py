@@ -1,23 +1,28 @@
 """What a store must know after any sequence of calls, kept in the plainest way; store_machine.py drives both together.
 
-It shares no code with any back end: who holds an item, who answers for a lease and until when is told here anew.
+It shares no code with any back end: who holds an item, who answers for a lease and until when, whose turn it is and who
+is to blame is told here anew. Whether a store agrees is seen in model_check.py.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from swath.domain.attempt import Ended, Finding, HandedBack
-from swath.domain.item import ItemRecord
-from swath.domain.job import Counts, JobStatus
-from swath.domain.lease import Lease
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.lease import POISON_CRASHES, Lease, lease_size
+from swath.domain.policy import ExecutionPolicy
+from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState
+from swath.ports.clock import Clock
 from swath.testing.contracts.model_records import ModelItem, ModelJob, ModelLease, ModelShare
 
 __all__ = ["Model"]
+
+DAY_SECONDS = 86_400
+PATIENCE = 2  # leases per job with work, after which one that got none comes next
 
 
 @dataclass
@@ -25,11 +30,13 @@ class Model:
     """All jobs and leases, and the workers that are dead."""
 
     lease_seconds: float
+    clock: Clock
     jobs: dict[str, ModelJob] = field(default_factory=dict)
     leases: dict[int, ModelLease] = field(default_factory=dict)
     lost: list[ModelLease] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
     last_fence: int = 0
+    granted: int = 0
 
     def leases_of(self, job: ModelJob) -> list[ModelLease]:
         """Every lease of the job."""
@@ -37,53 +44,64 @@ class Model:
 
     def live(self, job: ModelJob, worker: str | None = None) -> list[ModelLease]:
         """Leases of the job under which items may run, of one worker or of all."""
-        live = [lease for lease in self.leases_of(job) if not lease.ending and not lease.rescued]
+        live = [lease for lease in self.leases_of(job) if lease.runs and not lease.rescued]
         return [lease for lease in live if worker in (None, lease.owner)]
 
-    def next_job(self, worker: str, boot: float) -> ModelJob | None:
-        """Whose items the worker's next claim must hand out."""
-        runnable = [
-            job
-            for job in self.jobs.values()
-            if job.state in (JobState.PENDING, JobState.RUNNING)
-            and not job.cancelling
-            and job.claimable(boot)
-            and sum(share.demand > 0 for other, share in job.shares.items() if other != worker) < job.limit
-        ]
-        return min(runnable, key=lambda job: (-job.order.priority, len(job.items), job.number), default=None)
+    # -- whose turn it is
 
-    def endable(self) -> list[ModelJob]:
-        """Jobs whose end may be handed out."""
-        return [
-            job
-            for job in self.jobs.values()
-            if job.final is None
-            and (job.cancelling or (job.started and not job.open_items))
-            and not self.leases_of(job)
-        ]
+    def next_job(self, worker: str, job_id: str | None = None) -> ModelJob | None:
+        """Whose items the worker's next claim must hand out (S3)."""
+        ready = [job for job in self.jobs.values() if self._ready(job, worker) and job_id in (None, job.order.job_id)]
+        passed_over = [job for job in ready if self.granted - job.served >= PATIENCE * len(ready)]
+        if passed_over:
+            return min(passed_over, key=lambda job: (job.served, job.number))
+        return min(ready, key=lambda job: (-job.order.priority, len(job.items), job.number), default=None)
 
-    def overdue(self, boot: float) -> set[int]:
-        """Leases that a rescue must take away now."""
-        return {f for f, lease in self.leases.items() if lease.expires <= boot or lease.owner in self.dead}
+    def _ready(self, job: ModelJob, worker: str) -> bool:
+        boot = self.clock.boot()
+        has_work = job.may_start and bool(job.claimable(boot) or job.suspects(boot))
+        return has_work and self._busy_others(job, worker) < job.limit
 
-    def hold(self, lease: Lease, boot: float) -> ModelLease:
+    def _busy_others(self, job: ModelJob, worker: str) -> int:
+        return sum(share.demand > 0 for other, share in job.shares.items() if other != worker)
+
+    def hold(self, lease: Lease, *, deletes: bool = False) -> ModelLease:
         """A lease was handed out."""
         assert lease.fence > self.last_fence, f"fence {lease.fence} after {self.last_fence}"
         self.last_fence = lease.fence
         job = self.jobs[lease.job.job_id]
-        seqs = tuple(item.seq for item in lease.items)
-        for leased in lease.items:
-            item = job.items[leased.seq]
+        held = ModelLease(
+            lease, lease.worker_id, self.clock.boot() + self.lease_seconds, job.revision, deletes,
+            tuple(item.seq for item in lease.items),
+        )  # fmt: skip
+        if held.runs:
+            self._check_choice(job, lease)
+            self.granted += 1
+            job.served, job.started = self.granted, True
+            for seq in held.seqs:
+                job.items[seq].holder, job.items[seq].due = lease.fence, 0.0
+            self._enter(job, lease)
+        self.leases[lease.fence] = held
+        return held
+
+    def _check_choice(self, job: ModelJob, lease: Lease) -> None:
+        """The right items, and as many as there should be."""
+        boot = self.clock.boot()
+        items = [job.items[leased.seq] for leased in lease.items]
+        for item, leased in zip(items, lease.items, strict=True):
             assert item.end is None, f"item {item.seq} was leased after its end"
             assert not item.holder, f"item {item.seq} is held twice"
             assert item.due <= boot, f"item {item.seq} was leased before its time"
-            assert (leased.item_id, leased.tries) == (item.item_id, item.tries)
-            item.holder, item.due = lease.fence, 0.0
-        if seqs:
-            job.started = True
-            self._enter(job, lease)
-        self.leases[lease.fence] = ModelLease(lease, lease.worker_id, boot + self.lease_seconds, seqs)
-        return self.leases[lease.fence]
+            assert (leased.item_id, leased.tries, leased.attempts) == (item.item_id, item.tries, item.attempts)
+        if job.suspects(boot):
+            assert lease.alone, "a suspect does not come first"
+            assert [item.suspect for item in items] == [True], "a suspect was leased with others"
+            return
+        assert not lease.alone, "nobody is suspected"
+        never_began = sum(item.never_began for item in items)
+        assert job.gate is None or never_began <= job.gate, "more was released than the circuit allows"
+        workers = self._busy_others(job, lease.worker_id) + 1
+        assert len(items) == lease_size(job.claimable(boot), workers, job.limit)
 
     def _enter(self, job: ModelJob, lease: Lease) -> None:
         share = job.shares.get(lease.worker_id)
@@ -94,27 +112,51 @@ class Model:
             share = job.shares[lease.worker_id] = ModelShare(lease.slots, lease.target, demand)
         share.target, share.demand = lease.target, demand
 
+    # -- work
+
+    def may_begin(self, lease: ModelLease) -> bool:
+        """Whether an item of the lease may start now."""
+        job = self.jobs[lease.job_id]
+        return job.may_start and job.revision == lease.revision
+
     def held(self, lease: ModelLease) -> list[ModelItem]:
         """Items that the lease holds and that have not ended."""
         items = self.jobs[lease.job_id].items
         return [items[seq] for seq in lease.seqs if items[seq].holder == lease.fence]
 
     def winners(self, lease: ModelLease) -> set[str]:
-        """Ids of items that ended under the lease."""
-        items = self.jobs[lease.job_id].items
-        return {items[seq].item_id for seq in lease.seqs if items[seq].ended_under == lease.fence}
+        """Ids of items that ended under the lease by its worker's word."""
+        items = [self.jobs[lease.job_id].items[seq] for seq in lease.seqs]
+        ended = [(item, item.end) for item in items if item.end is not None and item.ended_under == lease.fence]
+        return {
+            item.item_id for item, end in ended if end.failure is None or end.failure.kind is not FailureKind.POISON
+        }
 
-    def take_away(self, lease: ModelLease, rescuer: str, boot: float) -> int:
-        """A rescue; answers how many items came back."""
-        if not lease.rescued:
-            self.lost.append(ModelLease(lease.lease, lease.owner, 0.0, lease.seqs))
-        held, loser, job = self.held(lease), lease.owner, self.jobs[lease.job_id]
+    def commit(self, lease: ModelLease, ended: list[Ended], handed_back: list[HandedBack]) -> set[int]:
+        """The outcomes of one finish; answers which must count."""
+        job, items = self.jobs[lease.job_id], {item.seq: item for item in self.held(lease)}
+        accepted = set()
+        for end in ended:
+            if end.seq in items:
+                items.pop(end.seq).accept(lease.fence, end, job.generation, self.clock.now())
+                job.record(end)
+                accepted.add(end.seq)
+        for back in handed_back:
+            if back.seq in items:
+                due = self.clock.boot() + back.delay_seconds if back.delay_seconds else 0.0
+                items.pop(back.seq).hand_back(back, due)
+                accepted.add(back.seq)
+        return accepted
+
+    def let_go(self, lease: ModelLease) -> None:
+        """A release: nobody is blamed."""
+        held = self.held(lease) if lease.runs else []
         for item in held:
-            crashes = item.tries.crashes + (item.seq in job.shares[loser].begun)
-            item.give_back(tries=msgspec.structs.replace(item.tries, crashes=crashes))
-        lease.rescued, lease.owner, lease.expires = True, rescuer, boot + self.lease_seconds
-        self._leave(job, loser, held)
-        return len(held)
+            item.give_back()
+        del self.leases[lease.fence]
+        self._leave(self.jobs[lease.job_id], lease.owner, held)
+        if not lease.rescued:
+            self.lost.append(lease)
 
     def _leave(self, job: ModelJob, worker: str, lost: list[ModelItem]) -> None:
         """What it lost does not run any more, and with its last lease of a job a worker loses its slots there."""
@@ -123,74 +165,100 @@ class Model:
         if not self.live(job, worker):
             job.shares.pop(worker, None)
 
-    def let_go(self, lease: ModelLease) -> None:
-        """A release."""
-        held = self.held(lease)
-        for item in held:
-            item.give_back()
-        del self.leases[lease.fence]
-        self._leave(self.jobs[lease.job_id], lease.owner, held)
+    # -- death
+
+    def overdue(self) -> set[int]:
+        """Leases that a rescue must take away now."""
+        boot = self.clock.boot()
+        return {f for f, lease in self.leases.items() if lease.expires <= boot or lease.owner in self.dead}
+
+    def take_away(self, lease: ModelLease, rescuer: str) -> int:
+        """A rescue; answers how many items came back."""
         if not lease.rescued:
-            self.lost.append(lease)
-
-    def commit(self, lease: ModelLease, ended: list[Ended], handed_back: list[HandedBack], boot: float) -> set[int]:
-        """The outcomes of one finish; answers which must count."""
-        items = {item.seq: item for item in self.held(lease)}
-        accepted = set()
-        for end in ended:
-            if end.seq in items:
-                items.pop(end.seq).accept(lease.fence, end)
-                accepted.add(end.seq)
-        for back in handed_back:
-            if back.seq in items:
-                due = boot + back.delay_seconds if back.delay_seconds else 0.0
-                items.pop(back.seq).give_back(due, back.tries)
-                accepted.add(back.seq)
-        return accepted
-
-    def counts(self, job: ModelJob) -> Counts:
-        """What the counters must say."""
-        ends = Counter(item.end.state for item in job.items.values() if item.end is not None)
-        queued = sum(len(share.queued) for share in job.shares.values())
-        begun = sum(len(share.begun) for share in job.shares.values())
-        findings = [item.end.finding for item in job.items.values() if item.end is not None]
-        return Counts(
-            pending=len(job.open_items) - queued - begun,
-            queued=queued,
-            in_progress=begun,
-            success=ends[ItemState.SUCCESS],
-            not_found=findings.count(Finding.NOT_FOUND),
-            failed=ends[ItemState.FAILED],
-            skipped=ends[ItemState.SKIPPED],
-            cancelled=ends[ItemState.CANCELLED],
-            total=len(job.items),
-        )
-
-    def check(self, status: JobStatus, records: list[ItemRecord], boot_to_now: float) -> None:
-        """Counters, listing and model agree, item by item."""
-        job = self.jobs[status.job.job_id]
-        assert (status.state, status.cancelling, status.loaded_rows) == (job.state, job.cancelling, job.rows)
-        assert status.counts == self.counts(job)
-        failures = [item.end.failure.kind.value for item in job.items.values() if item.end and item.end.failure]
-        assert status.failures == dict(Counter(failures))
-        assert [record.seq for record in records] == sorted(job.items)
-        for record in records:
-            item = job.items[record.seq]
-            assert record.item_id == item.item_id
-            if item.end is not None:
-                seen = (record.state, record.finding, record.failure, record.fence, record.not_before)
-                assert seen == (item.end.state, item.end.finding, item.end.failure, item.ended_under, None)
+            self.lost.append(replace(lease, running=set()))
+        held, loser, job = self.held(lease), lease.owner, self.jobs[lease.job_id]
+        for item in held:
+            if item.seq in lease.running:
+                item.suspect = True
+                known = lease.lease.alone and item.seq in job.shares[loser].begun
+                item.tries = msgspec.structs.replace(item.tries, crashes=item.tries.crashes + known)
+            if item.tries.crashes >= POISON_CRASHES:
+                self._end_poison(job, lease, item)
             else:
-                assert (record.state, record.fence) == (self._state(job, item), item.holder)
-                assert record.tries == item.tries
-                waits = item.due + boot_to_now if item.due else None
-                assert (record.not_before is None) == (waits is None)
-                assert waits is None or abs((record.not_before or 0.0) - waits) < 0.001
+                item.give_back()
+        lease.rescued, lease.owner, lease.expires = True, rescuer, self.clock.boot() + self.lease_seconds
+        self._leave(job, loser, held)
+        return sum(item.end is None for item in held)
 
-    def _state(self, job: ModelJob, item: ModelItem) -> ItemState:
-        if not item.holder:
-            return ItemState.PENDING
-        share = job.shares[self.leases[item.holder].owner]
-        if item.seq in share.begun:
-            return ItemState.IN_PROGRESS
-        return ItemState.QUEUED if item.seq in share.queued else ItemState.PENDING
+    def _end_poison(self, job: ModelJob, lease: ModelLease, item: ModelItem) -> None:
+        failure = Failure.of(FailureKind.POISON, "")
+        end = Ended(
+            seq=item.seq, state=ItemState.FAILED, failure=failure, attempts=item.attempts, tries=item.tries
+        )  # fmt: skip
+        item.accept(lease.fence, end, job.generation, self.clock.now())
+        job.record(end)
+
+    # -- people
+
+    def change_policy(self, job: ModelJob, policy: ExecutionPolicy) -> None:
+        """Leases of the former one are to stop."""
+        if policy != job.order.policy:
+            job.order, job.revision = msgspec.structs.replace(job.order, policy=policy), job.revision + 1
+
+    def resume(self, job: ModelJob) -> None:
+        """With a new circuit, and not passed over by anybody yet."""
+        job.paused, job.served = False, self.granted
+        job.close_circuit()
+
+    def retry(self, job: ModelJob, selection: Selection) -> None:
+        """A new generation of what was selected."""
+        job.generation += 1
+        for item in job.items.values():
+            if item.fits(selection):
+                item.begin_again(job.generation)
+        job.final, job.started, job.paused, job.stopping, job.served = None, False, False, None, self.granted
+        job.close_circuit()
+
+    # -- the end
+
+    def endable(self) -> list[ModelJob]:
+        """Jobs whose end may be handed out."""
+        return [
+            job
+            for job in self.jobs.values()
+            if job.final is None
+            and not job.deleting
+            and (job.stopping is not None or (job.started and not job.open_items))
+            and not self.leases_of(job)
+        ]
+
+    def sweep(self, lease: ModelLease, item: ModelItem) -> None:
+        """It never ran, and its job stops."""
+        job = self.jobs[lease.job_id]
+        item.holder = lease.fence
+        end = Ended(
+            seq=item.seq, state=ItemState.CANCELLED, reason=job.stopping, attempts=item.attempts, tries=item.tries
+        )  # fmt: skip
+        item.accept(lease.fence, end, job.generation, self.clock.now())
+
+    def end(self, lease: ModelLease, state: JobState) -> None:
+        """The job is over."""
+        job = self.jobs[lease.job_id]
+        job.final, job.ended_at = state, self.clock.now()
+        self.lost.append(self.leases.pop(lease.fence))
+
+    def deletable(self) -> list[ModelJob]:
+        """Jobs whose deletion may be handed out: marked, or kept for as long as was asked."""
+        return [
+            job for job in self.jobs.values() if (job.deleting or self._outdated(job)) and not self.leases_of(job)
+        ]  # fmt: skip
+
+    def _outdated(self, job: ModelJob) -> bool:
+        days = job.order.policy.retention_days
+        return job.final is not None and days is not None and self.clock.now() - job.ended_at >= days * DAY_SECONDS
+
+    def vanish(self, job: ModelJob) -> None:
+        """The job is gone, and so are all rights to it."""
+        for lease in self.leases_of(job):
+            self.lost.append(self.leases.pop(lease.fence))
+        del self.jobs[job.order.job_id]

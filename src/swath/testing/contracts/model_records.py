@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
-from swath.domain.attempt import Ended, Tries
-from swath.domain.job import Job
+from swath.domain.attempt import Attempt, Ended, HandedBack, Tries
+from swath.domain.job import Job, Stopping
 from swath.domain.lease import Lease
-from swath.domain.transitions import JobState
+from swath.domain.policy import OnOpen
+from swath.domain.selection import Selection
+from swath.domain.transitions import ItemState, JobState
 from swath.ports.job_store import Batch, Duplicate, Loaded
+from swath.testing.contracts.model_circuit import opens
 
 __all__ = ["ModelItem", "ModelJob", "ModelLease", "ModelShare"]
 
@@ -22,18 +26,61 @@ class ModelItem:
     holder: int = 0
     due: float = 0.0
     tries: Tries = field(default_factory=Tries)
+    attempts: tuple[Attempt, ...] = ()
+    suspect: bool = False
     end: Ended | None = None
     ended_under: int = 0
-    times_accepted: int = 0
+    ended_at: float = 0.0
+    generation: int = 0  # of its end
+    earlier: list[tuple[int, float, Ended]] = field(default_factory=list)
+    ran_in: set[int] = field(default_factory=lambda: {1})  # generations that it belongs to
+    accepted: Counter[int] = field(default_factory=Counter)  # ends by generation
 
-    def accept(self, fence: int, end: Ended) -> None:
-        """Its end counts, and must not have counted before."""
-        assert (self.holder, self.times_accepted) == (fence, 0), f"item {self.seq} ended twice or under a wrong fence"
-        self.end, self.ended_under, self.holder, self.times_accepted = end, fence, 0, 1
+    @property
+    def never_began(self) -> bool:
+        """Whether nothing was ever done to it, as far as anybody knows."""
+        return self.tries == Tries() and not self.attempts and not self.suspect
 
-    def give_back(self, due: float = 0.0, tries: Tries | None = None) -> None:
+    def accept(self, fence: int, end: Ended, generation: int, now: float) -> None:
+        """Its end counts, and must not have counted before in this generation."""
+        assert self.holder == fence, f"item {self.seq} ended under a wrong fence"
+        assert not self.accepted[generation], f"item {self.seq} ended twice"
+        self.accepted[generation] += 1
+        self.end, self.ended_under, self.ended_at, self.generation = end, fence, now, generation
+        self.holder, self.suspect = 0, False
+
+    def give_back(self, due: float = 0.0) -> None:
         """Nobody holds it any more."""
-        self.holder, self.due, self.tries = 0, due, self.tries if tries is None else tries
+        self.holder, self.due = 0, due
+
+    def hand_back(self, back: HandedBack, due: float) -> None:
+        """Its worker gives it up, tried or not."""
+        tried = (back.tries, back.attempts) != (self.tries, self.attempts)
+        self.suspect = self.suspect and not tried
+        self.tries, self.attempts = back.tries, back.attempts
+        self.give_back(due)
+
+    def begin_again(self, generation: int) -> None:
+        """It was selected for a new generation."""
+        assert self.end is not None
+        self.earlier.append((self.generation, self.ended_at, self.end))
+        self.ran_in.add(generation)
+        self.end, self.ended_under, self.generation, self.due = None, 0, 0, 0.0
+        self.tries, self.attempts, self.suspect = Tries(), (), False
+
+    def fits(self, selection: Selection) -> bool:
+        """Whether a retry takes it; the words of J5, told once more."""
+        if self.end is None or (selection.since is not None and self.ended_at < selection.since):
+            return False
+        failed = self.end.state is ItemState.FAILED
+        asked = [
+            selection.failed and failed,
+            failed and self.end.failure is not None and self.end.failure.kind in selection.kinds,
+            selection.not_run and self.end.state is ItemState.CANCELLED,
+            self.item_id in selection.item_ids,
+        ]
+        only_by_time = not (selection.failed or selection.kinds or selection.not_run or selection.item_ids)
+        return any(asked) or (only_by_time and selection.since is not None)
 
 
 @dataclass
@@ -43,7 +90,10 @@ class ModelLease:
     lease: Lease
     owner: str
     expires: float
+    revision: int = 0  # of the job's policy, as the model counts
+    deletes: bool = False
     seqs: tuple[int, ...] = ()
+    running: set[int] = field(default_factory=set)  # begun and not left
     rescued: bool = False
 
     @property
@@ -57,9 +107,14 @@ class ModelLease:
         return self.lease.job.job_id
 
     @property
-    def ending(self) -> bool:
+    def runs(self) -> bool:
+        """Whether it holds items."""
+        return bool(self.lease.items)
+
+    @property
+    def ends(self) -> bool:
         """Whether it is the right to end a job."""
-        return not self.lease.items
+        return not self.runs and not self.deletes
 
 
 @dataclass
@@ -85,26 +140,44 @@ class ModelShare:
 
 @dataclass
 class ModelJob:
-    """A job."""
+    """A job. `outcomes` are all ends since its circuit was last closed."""
 
     order: Job
     number: int
+    first_order: Job
+    revision: int = 0
     batches: list[tuple[Batch, Loaded]] = field(default_factory=list)
     items: dict[int, ModelItem] = field(default_factory=dict)
     shares: dict[str, ModelShare] = field(default_factory=dict)  # by worker
     sealed: bool = False
-    started: bool = False
-    cancelling: bool = False
+    started: bool = False  # in this generation
+    paused: bool = False
+    stopping: Stopping | None = None
     final: JobState | None = None
+    ended_at: float = 0.0
+    generation: int = 1
+    deleting: bool = False
+    purged: int = 0
+    outcomes: list[Ended] = field(default_factory=list)
+    opened: bool = False
+    served: int = 0
+    slots_before: int = 0  # after the last step
 
     @property
     def state(self) -> JobState:
         """Derived from what has happened to it."""
         if self.final is not None:
             return self.final
+        if self.paused:
+            return JobState.PAUSED
         if self.started:
             return JobState.RUNNING
         return JobState.PENDING if self.sealed else JobState.LOADING
+
+    @property
+    def may_start(self) -> bool:
+        """Whether items of it may be handed out and begin."""
+        return self.state in (JobState.PENDING, JobState.RUNNING) and self.stopping is None and not self.deleting
 
     @property
     def limit(self) -> int:
@@ -135,6 +208,44 @@ class ModelJob:
         self.batches.append((batch, loaded))
         return loaded
 
-    def claimable(self, boot: float) -> list[ModelItem]:
-        """Items that may be leased now."""
+    def free(self, boot: float) -> list[ModelItem]:
+        """Items that nobody holds and that need not wait."""
         return [item for item in self.open_items if not item.holder and item.due <= boot]
+
+    @property
+    def gate(self) -> int | None:
+        """How many items that never began may be handed out; None: any number.
+
+        Released is what has ended, is held, or has begun and waits (S4).
+        """
+        least = self.order.policy.circuit_breaker.min_requests
+        if len(self.outcomes) >= least:
+            return None
+        out = [item for item in self.open_items if item.holder or not item.never_began]
+        return max(0, least - len(self.outcomes) - len(out))
+
+    def claimable(self, boot: float) -> int:
+        """How many items, suspects apart, may be leased now."""
+        begun = [item for item in self.free(boot) if not item.never_began and not item.suspect]
+        never_began = [item for item in self.free(boot) if item.never_began]
+        return len(begun) + (len(never_began) if self.gate is None else min(self.gate, len(never_began)))
+
+    def suspects(self, boot: float) -> list[ModelItem]:
+        """Those that may be leased now, each alone."""
+        return [item for item in self.free(boot) if item.suspect]
+
+    def record(self, end: Ended) -> None:
+        """One more outcome; the circuit may open."""
+        self.outcomes.append(end)
+        breaker = self.order.policy.circuit_breaker
+        if self.opened or not opens(self.outcomes, breaker):
+            return
+        self.opened = True
+        if self.stopping is None and breaker.on_open is OnOpen.FAIL:
+            self.stopping = Stopping.CIRCUIT_OPEN
+        elif self.stopping is None:
+            self.paused = True
+
+    def close_circuit(self) -> None:
+        """A person lets it go on."""
+        self.outcomes, self.opened = [], False

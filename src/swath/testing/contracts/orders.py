@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -12,23 +12,29 @@ from swath.domain.attempt import Ended, Finding, HandedBack
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.item import Item, ItemRecord
 from swath.domain.job import Job, JobStatus, final_state
-from swath.domain.lease import Grant, Lease, Report
+from swath.domain.lease import Grant, Lease, Report, RescuedLease
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import ItemState
+from swath.ports.endings import Endings
+from swath.ports.job_control import JobControl
 from swath.ports.job_store import Batch, JobStore
 from swath.ports.lease_book import LeaseBook
 
 __all__ = [
+    "CALM",
     "Kill",
     "Store",
     "batch",
+    "begun",
     "claim_all",
     "claimed",
+    "dies",
     "end_job",
     "failed",
     "finished",
     "listing",
     "order",
+    "policy",
     "ready",
     "run_all",
     "success",
@@ -39,14 +45,24 @@ Kill = Callable[[str], None]
 but what it had sent before may still arrive."""
 
 
-class Store(JobStore, LeaseBook, Protocol):
-    """Both halves of a store."""
+class Store(JobStore, JobControl, LeaseBook, Endings, Protocol):
+    """All parts of a store."""
+
+
+CALM: Final = {"min_requests": 100_000, "consecutive_failures": 100_000}
+"""A circuit that neither opens nor holds anything back."""
+
+
+def policy(limit: int = 8, breaker: Mapping[str, Any] = CALM, **more: Any) -> ExecutionPolicy:
+    """Allows `limit` items at once."""
+    document = {"throttling": {"max_concurrent_workers": limit}, "circuit_breaker": dict(breaker), **more}
+    return ExecutionPolicy.model_validate(document)
 
 
 def order(job_id: str = "job", *, limit: int = 8, priority: int = 0, **more: Any) -> Job:
-    """A job that allows `limit` items at once."""
-    policy = ExecutionPolicy().with_concurrency(limit)
-    return Job(job_id=job_id, scraper_id="example-mock", priority=priority, policy=policy, **more)
+    """A job that allows `limit` items at once and whose circuit keeps out of the way, unless `policy` is given."""
+    given = more.pop("policy", None) or policy(limit)
+    return Job(job_id=job_id, scraper_id="example-mock", priority=priority, policy=given, **more)
 
 
 def batch(number: int, first_row: int, items: Mapping[int, str] | Iterable[str], *, rows: int | None = None) -> Batch:
@@ -58,9 +74,9 @@ def batch(number: int, first_row: int, items: Mapping[int, str] | Iterable[str],
     return Batch(number, first_row, covered, digest, made)
 
 
-async def ready(store: Store, job_id: str = "job", items: int = 3, *, limit: int = 8, priority: int = 0) -> Job:
-    """A sealed job of items `1`, `2`, … in one batch."""
-    job = order(job_id, limit=limit, priority=priority)
+async def ready(store: Store, job_id: str = "job", items: int = 3, *, limit: int = 8, **more: Any) -> Job:
+    """A sealed job of items `1`, `2`, … in one batch; the rest is as for `order`."""
+    job = order(job_id, limit=limit, **more)
     await store.submit(job)
     await store.load(job_id, batch(0, 1, [str(n) for n in range(1, items + 1)]))
     await store.seal(job_id, 1)
@@ -113,14 +129,29 @@ async def run_all(store: Store, worker_id: str = "worker") -> None:
         await store.release(lease.worker_id, lease.fence)
 
 
-async def end_job(store: Store, worker_id: str = "worker") -> JobStatus:
-    """Ends the job that can be ended now, as the finish step does."""
-    lease = await store.claim_ending(worker_id)
+async def end_job(store: Store, worker_id: str = "worker", job_id: str | None = None) -> JobStatus:
+    """Ends a job that can be ended now, as the finish step does."""
+    lease = await store.claim_ending(worker_id, job_id)
     assert lease is not None
     while await store.sweep(lease, 2):
         pass
     counts = (await store.status(lease.job.job_id)).counts
-    return await store.end(lease, final_state(counts, cancelled=lease.cancelling), {"parts": 0})
+    return await store.end(lease, final_state(counts, lease.stopping), {"parts": 0})
+
+
+async def dies(store: Store, kill: Kill, worker_id: str) -> list[RescuedLease]:
+    """A worker's process is gone; somebody else cleans up."""
+    kill(worker_id)
+    rescued = await store.rescue("cleaner")
+    for lease in rescued:
+        await store.release("cleaner", lease.fence)
+    return rescued
+
+
+def begun(store: Store, lease: Lease, *seqs: int) -> None:
+    """Items that must be allowed to start, and do."""
+    for seq in seqs:
+        assert store.begin(lease, seq)
 
 
 async def listing(store: Store, job_id: str = "job") -> dict[int, ItemRecord]:

@@ -209,3 +209,31 @@ class ResultStorageContract:
         await storage.remove("job", "never there")
         assert await all_keys(storage) == ["m.json"]
         assert await all_keys(storage, "other") == ["manifests/full/part-1.json"]
+
+    async def test_clearing_removes_everything_of_the_job_and_nothing_else(self, storage: ResultStorage) -> None:
+        await staged(storage, 1, item("a", data=b"1"), item("b", data=b"2"))
+        await storage.publish("job", 1, ["a"])
+        await storage.put("job", {"manifests/full/part-1.json": b"", "m.json": b""})
+        await storage.put("jo", {"m.json": b"stays"})
+        await storage.put("job-2", {"m.json": b"stays"})
+        for _ in range(2):
+            await storage.clear("job")
+            assert await all_keys(storage) == []
+            assert await storage.open_leases("job") == []
+        with pytest.raises(LeaseLost):
+            await storage.stage("job", 1, [item("b", data=b"2")])
+        for other in ("jo", "job-2"):
+            assert await storage.get(other, "m.json") == b"stays"
+
+    async def test_a_cleared_job_can_begin_again(self, storage: ResultStorage) -> None:
+        await staged(storage, 1, item("a", data=b"old", other=b"old"))
+        await storage.publish("job", 1, ["a"])
+        await storage.clear("job")
+        ((artifact,),) = await staged(storage, 2, item("a", data=b"new"))
+        await storage.publish("job", 2, ["a"])
+        assert await all_keys(storage) == [artifact.key]
+        assert await agree(storage, artifact, b"new")
+
+    async def test_clearing_what_was_never_there_is_no_trouble(self, storage: ResultStorage) -> None:
+        await storage.clear("never there")
+        assert await all_keys(storage, "never there") == []

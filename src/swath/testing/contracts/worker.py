@@ -1,26 +1,27 @@
 """A simulated worker of the state machine: what it does with a lease between two commits, and what it believes after.
 
-It keeps to the rules of domain/lease.py: over all its leases of a job it never runs more items than its ceiling, and it
-obeys every answer that it hears.
+It keeps to the rules of domain/lease.py: over all its leases of a job it never runs more items than its ceiling, asks
+before each attempt whether it may begin, and obeys every answer that it hears.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
 from hypothesis import strategies as st
 
-from swath.domain.attempt import Ended, Finding, HandedBack
+from swath.domain.attempt import Attempt, Ended, Finding, HandedBack
+from swath.domain.failure import FailureKind
 from swath.domain.lease import Directive, Grant, Report
 from swath.domain.transitions import ItemState
-from swath.ports.clock import Clock
 from swath.testing.contracts.model import Model
 from swath.testing.contracts.model_records import ModelItem, ModelLease, ModelShare
 from swath.testing.contracts.orders import Store, failed, success
 
-__all__ = ["Shift", "commit", "shifts"]
+__all__ = ["Fate", "Shift", "SimulatedWorker", "shifts"]
 
 RETRY_SECONDS = 20.0
 
@@ -32,9 +33,11 @@ class Fate(Enum):
     SUCCESS = "success"
     NOT_FOUND = "not found"
     FAILED = "failed"
+    PROXY_DEAD = "proxy dead"  # a failure that no circuit counts
     SKIPPED = "skipped"
-    BACK = "back"
-    BACK_LATER = "back later"
+    UNTOUCHED = "untouched"
+    RETRY = "retry"
+    RETRY_LATER = "retry later"
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class Shift:
 
 shifts = st.builds(
     Shift,
-    fates=st.lists(st.sampled_from(Fate), max_size=12).map(tuple),
-    others=st.sampled_from([Fate.GOES_ON, Fate.GOES_ON, *Fate]),
+    fates=st.lists(st.sampled_from([Fate.FAILED, Fate.FAILED, Fate.SUCCESS, *Fate]), max_size=12).map(tuple),
+    others=st.sampled_from([Fate.GOES_ON, Fate.GOES_ON, Fate.SUCCESS, Fate.FAILED, Fate.FAILED, *Fate]),
     starts=st.integers(0, 4),
     sends=st.integers(0, 4),
     unready=st.integers(0, 4),
@@ -64,74 +67,128 @@ shifts = st.builds(
 )
 
 
-async def commit(store: Store, clock: Clock, model: Model, lease: ModelLease, shift: Shift) -> None:
-    """One commit under a lease that its worker still has."""
-    ended, handed_back = _outcomes(model, lease, shift)
-    report = _report(model, lease, shift, {end.seq for end in ended} | {back.seq for back in handed_back})
-    if shift.meddles:
-        _meddle(model, lease, ended, handed_back)
-    expected = model.commit(lease, ended, handed_back, clock.boot())
-    grant = await store.finish(lease.lease, ended, handed_back, report)
-    assert grant.accepted == expected
-    if shift.answer_lost:  # the worker heard nothing, so it says the same again
-        grant = await store.finish(lease.lease, ended, handed_back, report)
-        assert grant.accepted == frozenset(), "a repeated commit counted again"
-    _obey(model, lease, report, grant)
-    lease.expires = clock.boot() + model.lease_seconds
+class SimulatedWorker:
+    """The owner of one lease, with the store it talks to and the model that knows what must come of it."""
 
+    def __init__(self, store: Store, model: Model, lease: ModelLease) -> None:
+        self.store, self.model, self.lease = store, model, lease
+        self.job = model.jobs[lease.job_id]
+        self.dead = lease.owner in model.dead  # what it had sent may still arrive, but it begins nothing
 
-def _outcomes(model: Model, lease: ModelLease, shift: Shift) -> tuple[list[Ended], list[HandedBack]]:
-    ended: list[Ended] = []
-    handed_back: list[HandedBack] = []
-    share = model.jobs[lease.job_id].shares[lease.owner]
-    held = model.held(lease)
-    for item, fate in zip(held, (*shift.fates, *[shift.others] * len(held)), strict=False):
-        if fate in (Fate.BACK, Fate.BACK_LATER):
-            tries = msgspec.structs.replace(item.tries, own=item.tries.own + 1)
-            delay = RETRY_SECONDS if fate is Fate.BACK_LATER else 0.0
-            handed_back.append(HandedBack(seq=item.seq, delay_seconds=delay, tries=tries))
-        elif fate is not Fate.GOES_ON and share.ceiling:  # without a slot nothing runs, so nothing ends
-            ended.append(_end(item, fate))
-    return ended, handed_back
+    @property
+    def share(self) -> ModelShare:
+        """What it has of the job's concurrency."""
+        return self.job.shares[self.lease.owner]
 
+    @property
+    def running(self) -> list[int]:
+        """Over all its leases of the job."""
+        return [seq for lease in self.model.live(self.job, self.lease.owner) for seq in sorted(lease.running)]
 
-def _end(item: ModelItem, fate: Fate) -> Ended:
-    if fate is Fate.FAILED:
-        return failed(item.seq)
-    if fate is Fate.SKIPPED:
-        return Ended(seq=item.seq, state=ItemState.SKIPPED, reason="robots")
-    return success(item.seq, Finding.NOT_FOUND if fate is Fate.NOT_FOUND else Finding.FOUND)
+    def begin(self, lease: ModelLease, seq: int) -> bool:
+        """Starts an item if it may; must be told the truth about that."""
+        if self.dead:
+            return False
+        allowed = self.store.begin(lease.lease, seq)
+        assert allowed == self.model.may_begin(lease), "an item may begin that must not, or the reverse"
+        if allowed:
+            lease.running.add(seq)
+        return allowed
 
+    def leave(self, seq: int) -> None:
+        """An attempt is over."""
+        if not self.dead:
+            self.store.leave(self.lease.lease, seq)
+        self.lease.running.discard(seq)
 
-def _report(model: Model, lease: ModelLease, shift: Shift, gone: set[int]) -> Report:
-    job = model.jobs[lease.job_id]
-    share = job.shares[lease.owner]
-    left = [i.seq for mine in model.live(job, lease.owner) for i in model.held(mine) if i.seq not in gone]
-    running = [seq for seq in (*share.begun, *share.queued) if seq not in gone]
-    shrunk = max(len(running), min(share.ceiling, share.target))
-    ceiling = shrunk if shift.shrinks else share.ceiling
-    ready = [seq for seq in left if seq not in running]
-    running += ready[: min(shift.starts, ceiling - len(running))]
-    sent = [seq for n, seq in enumerate(running) if seq in share.begun or n < shift.sends]
-    return Report(
-        ceiling=ceiling,
-        demand=max(len(running), len(left) - shift.unready),
-        queued=tuple(seq for seq in running if seq not in sent),
-        begun=tuple(sent),
-    )
+    def begin_some(self, most: int, but: Collection[int] = ()) -> None:
+        """As many items as it has slots for."""
+        for lease in self.model.live(self.job, self.lease.owner):
+            for item in self.model.held(lease):
+                rests = item.seq not in lease.running and item.seq not in but
+                if rests and most > 0 and len(self.running) < self.share.ceiling and self.begin(lease, item.seq):
+                    most -= 1
 
+    async def commit(self, shift: Shift) -> None:
+        """One commit under a lease that the worker still has."""
+        ended, handed_back = self._outcomes(shift)
+        report = self._report(shift, {end.seq for end in ended} | {back.seq for back in handed_back})
+        if shift.meddles:
+            self._meddle(ended, handed_back)
+        expected = self.model.commit(self.lease, ended, handed_back)
+        grant = await self.store.finish(self.lease.lease, ended, handed_back, report)
+        assert grant.accepted == expected
+        if shift.answer_lost:  # the worker heard nothing, so it says the same again
+            grant = await self.store.finish(self.lease.lease, ended, handed_back, report)
+            assert grant.accepted == frozenset(), "a repeated commit counted again"
+        self._obey(report, grant)
 
-def _meddle(model: Model, lease: ModelLease, ended: list[Ended], handed_back: list[HandedBack]) -> None:
-    """Adds what must not count: an item that another lease holds or that has ended, and an item named twice."""
-    not_mine = [item.seq for item in model.jobs[lease.job_id].items.values() if item.holder != lease.fence]
-    handed_back += [HandedBack(seq=seq, delay_seconds=RETRY_SECONDS) for seq in not_mine[:2]]
-    handed_back += [HandedBack(seq=end.seq) for end in ended[:1]]
-    ended += [success(seq) for seq in not_mine[-2:]] + [failed(end.seq) for end in ended[:1]]
+    def _outcomes(self, shift: Shift) -> tuple[list[Ended], list[HandedBack]]:
+        ended: list[Ended] = []
+        handed_back: list[HandedBack] = []
+        held = self.model.held(self.lease)
+        for item, fate in zip(held, (*shift.fates, *[shift.others] * len(held)), strict=False):
+            if fate is Fate.UNTOUCHED:
+                self.leave(item.seq)
+                handed_back.append(HandedBack(seq=item.seq, tries=item.tries, attempts=item.attempts))
+            elif fate is not Fate.GOES_ON and self._run(item):
+                if fate in (Fate.RETRY, Fate.RETRY_LATER):
+                    handed_back.append(self._retry(item, RETRY_SECONDS if fate is Fate.RETRY_LATER else 0.0))
+                else:
+                    ended.append(self._end(item, fate))
+        return ended, handed_back
 
+    def _run(self, item: ModelItem) -> bool:
+        """One whole attempt, or the end of one. Without a slot nothing runs, so nothing ends."""
+        ran = item.seq in self.lease.running or (self.share.ceiling > 0 and self.begin(self.lease, item.seq))
+        if ran:
+            self.leave(item.seq)
+        return ran
 
-def _obey(model: Model, lease: ModelLease, report: Report, grant: Grant) -> None:
-    job = model.jobs[lease.job_id]
-    assert grant.directive is (Directive.STOP if job.cancelling else Directive.GO_ON)
-    assert report.ceiling <= grant.slots <= max(report.ceiling, grant.target), "a worker lost slots that it still uses"
-    assert grant.target <= min(job.limit, report.demand)
-    job.shares[lease.owner] = ModelShare(grant.slots, grant.target, report.demand, report.queued, report.begun)
+    def _retry(self, item: ModelItem, delay_seconds: float) -> HandedBack:
+        tries = msgspec.structs.replace(item.tries, own=item.tries.own + 1)
+        return HandedBack(seq=item.seq, delay_seconds=delay_seconds, tries=tries, attempts=self._attempts(item))
+
+    def _attempts(self, item: ModelItem) -> tuple[Attempt, ...]:
+        now = self.model.clock.now()
+        return (*item.attempts, Attempt(now, now, self.lease.owner))
+
+    def _end(self, item: ModelItem, fate: Fate) -> Ended:
+        if fate in (Fate.FAILED, Fate.PROXY_DEAD):
+            end = failed(item.seq, FailureKind.TIMEOUT if fate is Fate.FAILED else FailureKind.PROXY)
+        elif fate is Fate.SKIPPED:
+            end = Ended(seq=item.seq, state=ItemState.SKIPPED, reason="robots")
+        else:
+            end = success(item.seq, Finding.NOT_FOUND if fate is Fate.NOT_FOUND else Finding.FOUND)
+        return msgspec.structs.replace(end, attempts=self._attempts(item), tries=item.tries)
+
+    def _report(self, shift: Shift, gone: set[int]) -> Report:
+        self.begin_some(shift.starts, but=gone)
+        running = [seq for seq in self.running if seq not in gone]
+        mine = self.model.live(self.job, self.lease.owner)
+        left = [item.seq for lease in mine for item in self.model.held(lease) if item.seq not in gone]
+        shrunk = max(len(running), min(self.share.ceiling, self.share.target))
+        sent = [seq for n, seq in enumerate(running) if seq in self.share.begun or n < shift.sends]
+        return Report(
+            ceiling=shrunk if shift.shrinks else self.share.ceiling,
+            demand=max(len(running), len(left) - shift.unready),
+            queued=tuple(seq for seq in running if seq not in sent),
+            begun=tuple(sent),
+        )
+
+    def _meddle(self, ended: list[Ended], handed_back: list[HandedBack]) -> None:
+        """Adds what must not count: an item that another lease holds or that has ended, and an item named twice."""
+        not_mine = [item.seq for item in self.job.items.values() if item.holder != self.lease.fence]
+        handed_back += [HandedBack(seq=seq, delay_seconds=RETRY_SECONDS) for seq in not_mine[:2]]
+        handed_back += [HandedBack(seq=end.seq) for end in ended[:1]]
+        ended += [success(seq) for seq in not_mine[-2:]] + [failed(end.seq) for end in ended[:1]]
+
+    def _obey(self, report: Report, grant: Grant) -> None:
+        go_on = self.model.may_begin(self.lease)
+        assert grant.directive is (Directive.GO_ON if go_on else Directive.STOP)
+        low, high = report.ceiling, max(report.ceiling, grant.target)
+        assert low <= grant.slots <= high, "a worker lost slots that it still uses, or got more than its share"
+        assert grant.target <= min(self.job.limit, report.demand)
+        share = ModelShare(grant.slots, grant.target, report.demand, report.queued, report.begun)
+        self.job.shares[self.lease.owner] = share
+        self.lease.expires = self.model.clock.boot() + self.model.lease_seconds

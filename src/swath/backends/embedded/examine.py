@@ -1,0 +1,120 @@
+"""Looks at a store without taking part in it: makes no file, takes no lock, changes nothing.
+
+For `swath doctor` and for shell completion, which must work when the store itself cannot be opened.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+__all__ = ["StoreExam", "dead_workers", "examine", "job_ids", "sqlite_version", "store_file"]
+
+_BUSY_SECONDS: Final = 1.0
+_INTERRUPT_SECONDS: Final = 0.01
+
+
+class StoreExam(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found. `complaint` is the first thing that is wrong; `checked_whole` says if all of it was read."""
+
+    file_bytes: int
+    log_bytes: int
+    journal_mode: str = ""
+    complaint: str | None = None
+    checked_whole: bool = False
+
+
+def sqlite_version() -> str:
+    """Of the library in use."""
+    return sqlite3.sqlite_version
+
+
+def store_file(folder: Path) -> Path:
+    """Where the store of a data folder is, or would be."""
+    return folder / "swath.db"
+
+
+def examine(folder: Path, seconds: float) -> StoreExam | None:
+    """Checks the file for at most so long; None when there is none."""
+    file = store_file(folder)
+    if not file.exists():
+        return None
+    log = file.with_name(file.name + "-wal")
+    exam = StoreExam(file_bytes=file.stat().st_size, log_bytes=log.stat().st_size if log.exists() else 0)
+    try:
+        with closing(_connect(file)) as db:
+            (mode,) = db.execute("PRAGMA journal_mode").fetchone()
+            exam = msgspec.structs.replace(exam, journal_mode=mode)
+            with _interrupted_after(db, seconds):
+                (answer,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            complaint = None if answer == "ok" else str(answer)
+            return msgspec.structs.replace(exam, complaint=complaint, checked_whole=True)
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+            return exam
+        return msgspec.structs.replace(exam, complaint=str(error))
+
+
+@contextmanager
+def _interrupted_after(db: sqlite3.Connection, seconds: float) -> Iterator[None]:
+    """A check's steps are too long for a progress handler, so its end comes from another thread."""
+    over = threading.Event()
+
+    def interrupt() -> None:
+        over.wait(seconds)
+        while not over.is_set():  # again and again: one that comes before the check has begun is lost
+            db.interrupt()
+            over.wait(_INTERRUPT_SECONDS)
+
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def job_ids(folder: Path, prefix: str, limit: int = 100) -> list[str]:
+    """The newest jobs whose id begins so; none when the store does not answer."""
+    file = store_file(folder)
+    if not file.exists():
+        return []
+    query = "SELECT job_id FROM jobs WHERE substr(job_id, 1, ?) = ? ORDER BY job_no DESC LIMIT ?"
+    try:
+        with closing(_connect(file)) as db:
+            return [job_id for (job_id,) in db.execute(query, (len(prefix), prefix, limit))]
+    except sqlite3.Error:
+        return []
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
+
+
+def dead_workers(folder: Path) -> list[str]:
+    """Workers whose process is gone and whose file is still there."""
+    return sorted(path.stem for path in (folder / "workers").glob("*.lock") if _is_free(path))
+
+
+def _is_free(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,134 @@
+"""Items as people see them: their rows, their ends, and what their workers last reported. Inside one transaction.
+
+Before: loading.py, finishing.py and rescue.py write them. Beside: jobs.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+import msgspec
+
+from swath.backends.embedded.jobs import row_of
+from swath.backends.embedded.progress import read_progress
+from swath.backends.embedded.schema import STATE_CODES, STATE_NAMES
+from swath.domain.attempt import Ended
+from swath.domain.errors import StoreDamaged, UnknownName
+from swath.domain.item import ItemRecord, PastEnd
+from swath.domain.transitions import ItemState
+
+__all__ = ["item", "items"]
+
+_ended_decoder = msgspec.json.Decoder(Ended)
+_seqs_decoder = msgspec.json.Decoder(list[int])
+
+_QUERY = (
+    "SELECT i.seq, i.item_id, i.input, i.state, i.fence, i.progress, i.due, i.generation, o.ended_at, o.ended "
+    "FROM items AS i LEFT JOIN outcomes AS o "
+    "ON o.job_no = i.job_no AND o.seq = i.seq AND o.generation = i.generation AND i.state <> 0 WHERE i.job_no = ? "
+)
+
+
+class _Row(NamedTuple):
+    seq: int
+    item_id: str
+    input: bytes
+    state: int
+    fence: int
+    progress: bytes | None
+    due: float | None
+    generation: int
+    ended_at: float | None
+    ended: bytes | None
+
+
+def items(db: sqlite3.Connection, job_id: str, after: int, limit: int, boot_to_now: float) -> list[ItemRecord]:
+    """See JobStore.items. `boot_to_now` turns a time of the boot clock into Unix seconds."""
+    job_no = row_of(db, job_id)["job_no"]
+    found = db.execute(_QUERY + "AND i.seq > ? ORDER BY i.seq LIMIT ?", (job_no, after, limit))
+    return _records(db, job_no, [_Row(*row) for row in found], boot_to_now)
+
+
+def item(db: sqlite3.Connection, job_id: str, item_id: str, boot_to_now: float) -> ItemRecord:
+    """See JobStore.item."""
+    job_no = row_of(db, job_id)["job_no"]
+    found = [_Row(*row) for row in db.execute(_QUERY + "AND i.item_id = ?", (job_no, item_id))]
+    if not found:
+        raise UnknownName(f"there is no item {item_id!r} in job {job_id!r}")
+    (record,) = _records(db, job_no, found, boot_to_now)
+    return msgspec.structs.replace(record, earlier=_earlier(db, job_no, found[0]))
+
+
+def _earlier(db: sqlite3.Connection, job_no: int, row: _Row) -> tuple[PastEnd, ...]:
+    """Its ends before the generation it is in now."""
+    last = row.generation - 1 if row.ended is not None else row.generation
+    rows = db.execute(
+        "SELECT generation, ended_at, ended FROM outcomes WHERE job_no = ? AND seq = ? AND generation <= ? "
+        "ORDER BY generation",
+        (job_no, row.seq, last),
+    )
+    return tuple(
+        PastEnd(generation=generation, ended_at=ended_at, end=_ended_decoder.decode(ended))
+        for generation, ended_at, ended in rows
+    )
+
+
+def _records(db: sqlite3.Connection, job_no: int, rows: list[_Row], boot_to_now: float) -> list[ItemRecord]:
+    unfinished = any(row.state == STATE_CODES[ItemState.PENDING] for row in rows)
+    active = _active(db, job_no) if unfinished else {}
+    return [
+        _open_record(row, active.get(row.seq), boot_to_now) if row.ended is None else _ended_record(row, row.ended)
+        for row in rows
+    ]
+
+
+def _open_record(row: _Row, active: ItemState | None, boot_to_now: float) -> ItemRecord:
+    known = read_progress(row.progress)
+    return ItemRecord(
+        seq=row.seq,
+        item_id=row.item_id,
+        input=msgspec.json.decode(row.input),
+        state=active or _state(row.state),
+        fence=row.fence,
+        attempts=known.attempts,
+        tries=known.tries,
+        not_before=row.due + boot_to_now if row.due else None,
+        suspect=known.suspect,
+    )
+
+
+def _ended_record(row: _Row, ended: bytes) -> ItemRecord:
+    end = _ended_decoder.decode(ended)
+    return ItemRecord(
+        seq=row.seq,
+        item_id=row.item_id,
+        input=msgspec.json.decode(row.input),
+        state=_state(row.state),
+        fence=row.fence,
+        finding=end.finding,
+        failure=end.failure,
+        reason=end.reason,
+        attempts=end.attempts,
+        artifacts=end.artifacts,
+        tries=end.tries,
+        scraper_version=end.scraper_version,
+        generation=row.generation,
+        ended_at=row.ended_at,
+    )
+
+
+def _state(code: int) -> ItemState:
+    try:
+        return STATE_NAMES[code]
+    except KeyError:
+        raise StoreDamaged(f"the store holds an item in no known state: {code!r}") from None
+
+
+def _active(db: sqlite3.Connection, job_no: int) -> dict[int, ItemState]:
+    """Items that have a slot now, as their workers last reported."""
+    active: dict[int, ItemState] = {}
+    for queued, begun in db.execute("SELECT queued, begun FROM shares WHERE job_no = ?", (job_no,)):
+        active |= dict.fromkeys(_seqs_decoder.decode(queued), ItemState.QUEUED)
+        active |= dict.fromkeys(_seqs_decoder.decode(begun), ItemState.IN_PROGRESS)
+    return active

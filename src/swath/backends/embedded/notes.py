@@ -1,0 +1,70 @@
+"""Notes of one worker that outlive it: what it runs and what it waits for, in its own lock file (presence.py).
+
+Each is one small write into space that was written before, so it neither waits nor needs room on a full disk, and
+the system keeps it when the process dies.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Final
+
+from swath.domain.job import WaitingFor
+
+__all__ = ["Notes", "read_running", "read_waiting_for"]
+
+_HEADER_BYTES: Final = 16  # the first says what it waits for
+_NOTE: Final = struct.Struct("<QQ")  # fence, seq; all zero where nothing is noted
+_NOTES: Final = 4_000  # room that is written beforehand; more than these are noted if the disk allows it
+_WAITING: Final = (None, *WaitingFor)
+
+
+class Notes:
+    """What the worker that holds the file writes there."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Raises OSError when there is no room for it."""
+        self._descriptor = descriptor
+        self._places: dict[tuple[int, int], int] = {}
+        self._free: list[int] = []  # places that were used before
+        empty = bytes(_HEADER_BYTES + _NOTES * _NOTE.size)
+        if os.pwrite(descriptor, empty, 0) != len(empty):
+            raise OSError("a lock file was cut short")
+        os.ftruncate(descriptor, len(empty))
+
+    def begin(self, fence: int, seq: int) -> None:
+        """The item runs."""
+        if (fence, seq) in self._places:
+            return
+        place = self._free.pop() if self._free else len(self._places)  # none is free: all below it are taken
+        self._places[fence, seq] = place
+        self._write(_NOTE.pack(fence, seq), place)
+
+    def leave(self, fence: int, seq: int) -> None:
+        """The item does not run any more."""
+        place = self._places.pop((fence, seq), None)
+        if place is not None:
+            self._free.append(place)
+            self._write(bytes(_NOTE.size), place)
+
+    def wait_for(self, what: WaitingFor | None) -> None:
+        """What it waits for from now on."""
+        os.pwrite(self._descriptor, bytes([_WAITING.index(what)]), 0)
+
+    def _write(self, note: bytes, place: int) -> None:
+        os.pwrite(self._descriptor, note, _HEADER_BYTES + place * _NOTE.size)
+
+
+def read_running(descriptor: int) -> frozenset[tuple[int, int]]:
+    """The items, by fence and number, that the worker of this file runs or ran when it died."""
+    size = os.fstat(descriptor).st_size
+    data = os.pread(descriptor, size, 0)[_HEADER_BYTES:]
+    whole = len(data) - len(data) % _NOTE.size
+    return frozenset(note for note in _NOTE.iter_unpack(data[:whole]) if note != (0, 0))
+
+
+def read_waiting_for(descriptor: int) -> WaitingFor | None:
+    """What the worker of this file waits for, or did when it died."""
+    first = os.pread(descriptor, 1, 0)
+    return _WAITING[first[0]] if first and first[0] < len(_WAITING) else None

@@ -1,0 +1,175 @@
+"""How the SQLite file is opened: a healthy store without writing a byte, so that looking at it works on a full or
+read-only disk too. Used by database.py, which runs the transactions."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION
+from swath.domain.errors import StoreUnavailable, SwathError, UserError
+from swath.domain.job import WaitingFor
+
+__all__ = [
+    "BUSY_SECONDS",
+    "WAL_LIMIT_BYTES",
+    "boot_id",
+    "empty_log",
+    "open_reader",
+    "open_resting",
+    "open_writer",
+    "translated",
+]
+
+BUSY_SECONDS: Final = 3.0  # a status says within five that somebody waits
+WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
+EMPTY_BUSY_SECONDS: Final = 0.1
+CACHE_KIB: Final = 2 * 1024  # of each connection; the system's own cache does the rest, for all processes together
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """A connection to a store that has all its tables and knows this run of the machine; makes both so."""
+    connection = _connect(path)
+    try:
+        _use_wal(connection)
+        if not _is_prepared(connection):
+            _prepare(connection)
+        connection.execute("PRAGMA busy_timeout = 0")  # database.py waits by itself, in a fairer way
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+    """A connection that changes nothing. The store must be there."""
+    return _checked(_connect(path, mode="rw", busy_seconds=busy_seconds))
+
+
+def open_resting(path: Path) -> sqlite3.Connection:
+    """The same for a store that nobody has open, where SQLite cannot make the index that it keeps beside the file.
+
+    There is no room, or no right to. Without a log the file alone is all there is, so it can be read as it lies; but
+    only for a moment, since that index would be how to learn of changes. Raises FileExistsError when there is a log.
+    """
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        raise FileExistsError(log)
+    return _checked(_connect(path, mode="ro&immutable=1"))
+
+
+def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        _check_version(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def empty_log(connection: sqlite3.Connection) -> None:
+    """Writes the whole log into the file and cuts it off, if those who read let go in a moment."""
+    with suppress(sqlite3.Error):
+        connection.execute(f"PRAGMA busy_timeout = {EMPTY_BUSY_SECONDS * 1000:.0f}")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    connection.execute("PRAGMA busy_timeout = 0")
+
+
+def _connect(path: Path, *, mode: str = "rwc", busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=busy_seconds,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    # Two processes that open a new file together both want to switch it to WAL; the loser is told "locked" at once.
+    deadline = time.monotonic() + BUSY_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _is_prepared(connection: sqlite3.Connection) -> bool:
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'shares'").fetchone() is None:  # the last table
+        return False
+    _check_version(connection)
+    return _boot_of(connection) == boot_id()
+
+
+def _check_version(connection: sqlite3.Connection) -> None:
+    (found,) = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    if found != SCHEMA_VERSION:
+        raise UserError(f"the store was made by another version of Swath (schema {found}, not {SCHEMA_VERSION})")
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in SCHEMA.split(";\n"):
+            if statement.strip():
+                connection.execute(statement)
+        connection.execute(
+            "INSERT OR IGNORE INTO meta VALUES ('schema', ?), ('fence', 0), ('granted', 0)", (SCHEMA_VERSION,)
+        )
+        _check_version(connection)
+        _forget_other_boots(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _forget_other_boots(connection: sqlite3.Connection) -> None:
+    """After a restart of the machine the boot clock begins anew: every lease is over and every wait is due."""
+    if _boot_of(connection) == boot_id():
+        return
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot_id(),))
+    connection.execute("UPDATE leases SET expires = 0, renewed = 0")
+    connection.execute(
+        "UPDATE items SET due = 0 WHERE (job_no, seq) IN (SELECT job_no, seq FROM waiting WHERE due > 0)"
+    )
+    connection.execute("UPDATE waiting SET due = 0 WHERE due > 0")
+
+
+def _boot_of(connection: sqlite3.Connection) -> str | None:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
+    return None if row is None else str(row[0])
+
+
+def boot_id() -> str:
+    """Names this run of the machine; constant where the system has no such name."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return "unknown"
+
+
+def translated(error: sqlite3.Error, path: Path) -> SwathError:
+    """What an error of SQLite means to others."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
+        return StoreUnavailable(f"the store {path} is locked by another process", WaitingFor.STORE)
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        return StoreUnavailable(f"the disk under {path} is full or failing: {error}", WaitingFor.DISK)
+    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_NOTADB", "SQLITE_PERM")):
+        reason = error if os.access(path.parent, os.W_OK) else "its folder is read-only"
+        return UserError(f"cannot use the store {path}: {reason}; choose another folder with SWATH_DATA")
+    return SwathError(f"the store {path} failed: {error}")

@@ -1,0 +1,96 @@
+"""How ends are written and counted: counters, pace and circuit move by what has really ended, in the same commit.
+
+Called by finishing.py with what workers say, and by rescue.py with what killed them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from swath.backends.embedded.leases import Times
+from swath.backends.embedded.specs import decode_job
+from swath.domain import circuit
+from swath.domain.attempt import Ended, Finding
+from swath.domain.circuit import Circuit
+from swath.domain.job import Stopping
+from swath.domain.policy import OnOpen
+from swath.domain.transitions import ItemState, JobState, check_job
+
+__all__ = ["count", "write_outcome"]
+
+PACE_SECONDS: Final = 5.0
+
+
+def write_outcome(db: sqlite3.Connection, times: Times, job_no: int, generation: int, end: Ended) -> None:
+    """Writes down how an item ended in this generation. Its row is the caller's."""
+    kind = end.finding if end.finding is Finding.NOT_FOUND else None if end.failure is None else end.failure.kind
+    db.execute(
+        "INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?, ?)",
+        (job_no, end.seq, generation, kind, times.now, msgspec.json.encode(end)),
+    )
+
+
+def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[Ended]) -> None:
+    """Moves the job's counters, tells its circuit, and lets the job stop or pause if that opens."""
+    if not counted:
+        return
+    cursor = db.execute(
+        "SELECT state, stopping, success + failed + skipped + cancelled AS ended, released, finished, in_a_row, "
+        "opened, window, pace, steady, mark_at, mark_ended, spec FROM jobs WHERE job_no = ?",
+        (job_no,),
+    )
+    cursor.row_factory = sqlite3.Row
+    job: sqlite3.Row = cursor.fetchone()
+    by_state = Counter(end.state for end in counted)
+    db.execute(
+        "UPDATE jobs SET success = success + ?, not_found = not_found + ?, failed = failed + ?, skipped = skipped + ?, "
+        "cancelled = cancelled + ?, window = ?, in_a_row = ?, finished = ?, opened = ?, state = ?, stopping = ?, "
+        "pace = ?, steady = ?, mark_at = ?, mark_ended = ? WHERE job_no = ?",
+        (
+            by_state[ItemState.SUCCESS],
+            sum(end.finding is Finding.NOT_FOUND for end in counted),
+            by_state[ItemState.FAILED],
+            by_state[ItemState.SKIPPED],
+            by_state[ItemState.CANCELLED],
+            *_circuit(job, counted),
+            *_pace(job, times.boot, job["ended"] + len(counted)),
+            job_no,
+        ),
+    )
+    kinds = Counter(end.failure.kind.value for end in counted if end.state is ItemState.FAILED and end.failure)
+    db.executemany(
+        "INSERT INTO failures VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET items = items + excluded.items",
+        [(job_no, kind, items) for kind, items in kinds.items()],
+    )
+
+
+def _circuit(job: sqlite3.Row, counted: Sequence[Ended]) -> tuple[str, int, int, str | None, str, str | None]:
+    """The circuit after these ends, and the state and the stopping of the job that follow from it."""
+    before = Circuit(job["window"], job["in_a_row"], job["finished"], job["released"], job["opened"])
+    breaker = decode_job(job["spec"]).policy.circuit_breaker
+    after = circuit.record(before, breaker, counted)
+    state, stopping = job["state"], job["stopping"]
+    if before.opened is None and after.opened is not None and stopping is None:
+        if breaker.on_open is OnOpen.FAIL:
+            stopping = Stopping.CIRCUIT_OPEN.value
+        elif state != JobState.PAUSED:
+            check_job(JobState(state), JobState.PAUSED)
+            state = JobState.PAUSED.value
+    return after.window, after.in_a_row, after.finished, after.opened, state, stopping
+
+
+def _pace(job: sqlite3.Row, boot: float, ended: int) -> tuple[float, int, float, int]:
+    """Items per second between marks some seconds apart, so that it follows the present and does not jitter."""
+    pace, steady, mark_at, mark_ended = job["pace"], job["steady"], job["mark_at"], job["mark_ended"]
+    elapsed = boot - mark_at
+    if elapsed < 0:  # marked before the machine was started again
+        return pace, steady, boot, ended
+    recent = (ended - mark_ended) / elapsed if elapsed else pace
+    if elapsed >= PACE_SECONDS:
+        return recent, 1, boot, ended
+    return pace if steady else recent, steady, mark_at, mark_ended

@@ -1,0 +1,49 @@
+"""Does for one job what every worker does beside its items: rescues what the dead left behind, ends it, deletes it.
+
+So that `jobs cancel` brings a job to its end, and `jobs delete` removes one, with no worker there.
+"""
+
+from __future__ import annotations
+
+from swath.bootstrap import Services, make_finisher, make_remover, new_worker_id
+from swath.domain.errors import UnknownName
+from swath.domain.job import JobStatus
+from swath.pipeline.dispatch.rescue import Rescuer
+
+__all__ = ["PATIENCE_SECONDS", "bring_to_end", "remove"]
+
+PATIENCE_SECONDS = 10.0  # for workers that live and hold something of the job
+STEP_SECONDS = 0.1
+
+
+async def bring_to_end(services: Services, job_id: str) -> JobStatus:
+    """Answers with the job once it has ended, or as it stands when living workers still hold items of it then."""
+    worker_id, clock = new_worker_id(), services.clock
+    rescuer = Rescuer(services.store, services.storage, worker_id)
+    finisher = make_finisher(services, worker_id, job_id)
+    deadline = clock.boot() + PATIENCE_SECONDS
+    while True:
+        await rescuer.run_once()
+        await finisher.run_once()
+        status = await services.store.status(job_id)
+        if status.state.terminal or clock.boot() >= deadline:
+            return status
+        await clock.sleep(STEP_SECONDS)
+
+
+async def remove(services: Services, job_id: str) -> bool:
+    """Deletes a job that is marked for it; answers whether it is gone, or another process is still at it."""
+    worker_id, clock = new_worker_id(), services.clock
+    rescuer = Rescuer(services.store, services.storage, worker_id)
+    remover = make_remover(services, worker_id, job_id)
+    deadline = clock.boot() + PATIENCE_SECONDS
+    while clock.boot() < deadline:
+        await rescuer.run_once()
+        if await remover.run_once() is not None:
+            return True
+        try:
+            await services.store.status(job_id)
+        except UnknownName:
+            return True
+        await clock.sleep(STEP_SECONDS)
+    return False

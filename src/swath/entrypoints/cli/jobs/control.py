@@ -1,0 +1,46 @@
+"""`swath jobs pause|resume|cancel`: what a person does to a job as a whole."""
+
+from __future__ import annotations
+
+import click
+
+from swath.bootstrap import open_services
+from swath.domain.job import JobStatus
+from swath.entrypoints.cli.caretaker import bring_to_end
+from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.output import command, describe, print_json
+from swath.settings import Settings
+
+__all__ = ["cancel_job", "pause_job", "resume_job"]
+
+
+async def pause_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
+    """Nothing more starts."""
+    async with open_services(settings) as services:
+        status = await services.store.pause(job_id)
+    return _tell(status, f"go on with `{command('jobs', 'resume', job_id)}`", as_json=as_json)
+
+
+async def resume_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
+    """Workers that are there take it up again."""
+    async with open_services(settings) as services:
+        status = await services.store.resume(job_id)
+    return _tell(status, f"if no worker is there: `{command('run', '--job-id', job_id)}`", as_json=as_json)
+
+
+async def cancel_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
+    """Ends it here and now if nobody works on it; else its workers do when what runs has finished."""
+    async with open_services(settings) as services:
+        status = await services.store.cancel(job_id)
+        if not status.state.terminal:
+            status = await bring_to_end(services, job_id)
+    hint = "" if status.state.terminal else f"its workers finish what runs: `{command('jobs', 'watch', job_id)}`"
+    return _tell(status, hint, as_json=as_json)
+
+
+def _tell(status: JobStatus, hint: str, *, as_json: bool) -> ExitCode:
+    if as_json:
+        print_json(status.as_json())
+    else:
+        click.echo(f"job {status.job.job_id} is {describe(status)}{'; ' if hint else ''}{hint}")
+    return ExitCode.COMPLETE

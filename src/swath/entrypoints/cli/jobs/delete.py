@@ -1,0 +1,53 @@
+"""`swath jobs delete`: a job and all its data are removed, here and now. Workers would do the same in time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from swath.bootstrap import Services, open_services
+from swath.domain.errors import BadInput
+from swath.domain.job import JobStatus
+from swath.entrypoints.cli.caretaker import remove
+from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.output import print_json
+from swath.settings import Settings
+
+__all__ = ["delete_job"]
+
+TELL_SECONDS = 5.0
+
+
+async def delete_job(settings: Settings, job_id: str, *, sure: bool, as_json: bool) -> ExitCode:
+    """Asks first unless `sure`."""
+    async with open_services(settings) as services:
+        status = await services.store.status(job_id)
+        if not sure and not _agreed(status, services.storage.location(job_id)):
+            click.echo("nothing was deleted", err=True)
+            return ExitCode.INTERRUPTED
+        await services.store.delete(job_id)
+        gone = await _remove(services, job_id)
+    if as_json:
+        print_json({"job_id": job_id, "deleted": gone})
+    elif gone:
+        click.echo(f"job {job_id} is deleted: {status.counts.total:,} items and all their files")
+    else:
+        click.echo(f"job {job_id} is being deleted by another process")
+    return ExitCode.COMPLETE
+
+
+def _agreed(status: JobStatus, location: str) -> bool:
+    job_id = status.job.job_id
+    if not sys.stdin.isatty():
+        raise BadInput(f"deleting job {job_id!r} cannot be undone, and nobody is here to ask; give --yes")
+    return click.confirm(f"Delete job {job_id} ({status.counts.total:,} items) and all of {location}?", err=True)
+
+
+async def _remove(services: Services, job_id: str) -> bool:
+    """Says now and then that it goes on: a million files take their time."""
+    removing = asyncio.create_task(remove(services, job_id))
+    while not (await asyncio.wait({removing}, timeout=TELL_SECONDS))[0]:
+        click.echo(f"deleting job {job_id} …; if it is interrupted, the same command goes on", err=True)
+    return removing.result()

@@ -1,0 +1,51 @@
+"""`swath jobs list|status`: where jobs stand."""
+
+from __future__ import annotations
+
+import click
+
+from swath.bootstrap import open_services
+from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.output import describe, print_json, print_table, span
+from swath.settings import Settings
+
+__all__ = ["list_jobs", "show_status"]
+
+
+async def list_jobs(settings: Settings, limit: int, *, as_json: bool) -> ExitCode:
+    """Prints the newest jobs."""
+    async with open_services(settings) as services:
+        found = await services.store.jobs(limit=limit)
+    if as_json:
+        print_json([status.as_json() for status in found])
+        return ExitCode.COMPLETE
+    print_table(
+        ("job", "status", "done", "failed", "items/s", "ETA", "scraper"),
+        [
+            (
+                status.job.job_id,
+                status.state.value,
+                f"{status.counts.ended:,}/{status.counts.total:,}",
+                f"{status.counts.failed:,}",
+                f"{status.items_per_second:,.1f}",
+                span(status.eta_seconds),
+                status.job.scraper_id,
+            )
+            for status in found
+        ],
+    )
+    return ExitCode.COMPLETE
+
+
+async def show_status(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
+    """Prints one job."""
+    async with open_services(settings) as services:
+        status, location = await services.store.status(job_id), services.storage.location(job_id)
+    if as_json:
+        print_json(status.as_json())
+        return ExitCode.COMPLETE
+    click.echo(f"job {job_id} is {describe(status)}")
+    if not status.state.terminal:
+        click.echo(f"{status.items_per_second:,.1f} items/s, ETA {span(status.eta_seconds)}")
+    click.echo(f"results: {location}")
+    return ExitCode.COMPLETE

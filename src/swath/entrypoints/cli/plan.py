@@ -1,0 +1,126 @@
+"""`--dry-run`: all that can be known of a job before it exists. Nothing is stored in the data folder, nothing fetched.
+
+The items are loaded into a store of their own in a temporary folder, by the same code as ever, and thrown away.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+import msgspec
+
+from swath.backends.embedded.examine import store_file
+from swath.bootstrap import make_registry, open_services
+from swath.domain.errors import SwathError, UnknownName
+from swath.domain.job import Job, JobStatus
+from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.intake import Intake
+from swath.entrypoints.cli.order import Order
+from swath.entrypoints.cli.output import describe, print_json, span
+from swath.entrypoints.cli.progress import watching
+from swath.pipeline.accept.report import LoadReport, RowsRefused
+from swath.settings import Settings
+
+__all__ = ["Plan", "show_plan"]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job would be. `eta_from` is the ended job whose pace the estimate is made of."""
+
+    job_id: str
+    scraper_id: str
+    status: str | None
+    rows: int
+    items: int
+    bad_rows: int
+    duplicates: int
+    concurrency: int
+    eta_seconds: float | None
+    eta_from: str | None
+    cost: float = 0.0  # no paid way out exists yet, so nothing can cost anything
+
+
+async def show_plan(settings: Settings, order: Order) -> ExitCode:
+    """Prints the plan, and then raises what the load would: a plan for rows that are refused is no plan."""
+    refused: RowsRefused | None = None
+    with tempfile.TemporaryDirectory(prefix="swath-plan-") as folder:
+        async with (
+            open_services(msgspec.structs.replace(settings, data=Path(folder), fsync=False)) as services,
+            watching(quiet=order.quiet or order.as_json) as display,
+        ):
+            intake = Intake.of(order, make_registry(settings), services.clock.now())
+            try:
+                report = await intake.load(services, display)
+            except RowsRefused as error:
+                refused, report = error, error.report
+    known = await _known(settings, intake.job)
+    plan = _plan(intake.job, report, *known)
+    if order.as_json:
+        print_json(msgspec.to_builtins(plan))
+    else:
+        _tell(plan, report, known[0])
+    if refused is not None:
+        raise refused
+    return ExitCode.COMPLETE
+
+
+async def _known(settings: Settings, job: Job) -> tuple[JobStatus | None, JobStatus | None]:
+    """The job itself if it exists already, and the last ended job of its scraper."""
+    if not store_file(settings.data).exists():
+        return None, None
+    try:
+        async with open_services(settings) as services:
+            try:
+                same = await services.store.status(job.job_id)
+            except UnknownName:
+                same = None
+            recent = await services.store.jobs(limit=100)
+    except SwathError as error:
+        click.echo(f"note: the store does not answer, so nothing is known of earlier jobs: {error}", err=True)
+        return None, None
+    return same, next((one for one in recent if one.job.scraper_id == job.scraper_id and _pace_of(one)), None)
+
+
+def _pace_of(status: JobStatus) -> float | None:
+    """Items per second and slot of an ended job."""
+    if not status.state.terminal or status.started_at is None or status.ended_at is None or not status.counts.success:
+        return None
+    seconds = max(status.ended_at - status.started_at, 0.001)
+    return (
+        (status.counts.success + status.counts.failed) / seconds / status.job.policy.throttling.max_concurrent_workers
+    )
+
+
+def _plan(job: Job, report: LoadReport, same: JobStatus | None, model: JobStatus | None) -> Plan:
+    concurrency = job.policy.throttling.max_concurrent_workers
+    pace = None if model is None else _pace_of(model)
+    return Plan(
+        job_id=job.job_id,
+        scraper_id=job.scraper_id,
+        status=None if same is None else same.state.value,
+        rows=report.rows,
+        items=report.items,
+        bad_rows=report.bad_rows,
+        duplicates=report.duplicates,
+        concurrency=concurrency,
+        eta_seconds=None if pace is None else round(report.items / (pace * concurrency), 1),
+        eta_from=None if model is None else model.job.job_id,
+    )
+
+
+def _tell(plan: Plan, report: LoadReport, same: JobStatus | None) -> None:
+    for line in report.lines():
+        click.echo(line, err=True)
+    stands = "new" if same is None else f"exists already, {describe(same)}"
+    eta = f"not known: no job of {plan.scraper_id} has ended here; `--limit 20` tries it out"
+    if plan.eta_seconds is not None:
+        eta = f"{span(plan.eta_seconds)} at the pace of {plan.eta_from}"
+    click.echo(f"job:          {plan.job_id} ({stands})")
+    click.echo(f"scraper:      {plan.scraper_id}")
+    click.echo(f"rows:         {plan.rows:,}, of which {plan.bad_rows:,} bad and {plan.duplicates:,} duplicates")
+    click.echo(f"items:        {plan.items:,}")
+    click.echo(f"concurrency:  {plan.concurrency:,}")
+    click.echo(f"ETA:          {eta}")
+    click.echo(f"cost:         {plan.cost:g}")

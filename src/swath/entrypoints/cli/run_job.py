@@ -1,0 +1,150 @@
+"""A job run to its end in this process: load it, or find it in the store, work on it, say how it ended.
+
+Before: run.py and `jobs retry --run`. The same command goes on after any death.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+import msgspec
+
+from swath.bootstrap import Services, make_registry, make_worker, open_services
+from swath.domain.errors import BadInput, StoreUnavailable
+from swath.domain.job import JobStatus
+from swath.domain.transitions import JobState
+from swath.entrypoints.cli.caretaker import bring_to_end
+from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
+from swath.entrypoints.cli.intake import take_in
+from swath.entrypoints.cli.order import Order
+from swath.entrypoints.cli.output import command, describe, print_json, span
+from swath.entrypoints.cli.progress import Display, watching
+from swath.entrypoints.cli.session import stop_on_signals
+from swath.kit.registry import Registry
+from swath.settings import Settings
+
+__all__ = ["needs_a_person", "run_job", "work_until_ended"]
+
+LOOK_SECONDS = 0.2
+
+
+async def run_job(settings: Settings, order: Order) -> ExitCode:
+    """Runs what was ordered and answers with the exit code."""
+    stop = asyncio.Event()
+    stop_on_signals(stop, f"stopping; what runs has {settings.grace_seconds:g} s to finish", settings.grace_seconds)
+    registry = make_registry(settings)
+    async with open_services(settings) as services:
+        async with watching(quiet=order.quiet or order.as_json) as display:
+            if order.items is None:
+                status = await _find(services, order)
+            else:
+                status = await take_in(services, registry, order, display, stop)
+            was_over = status.state.terminal
+            if not was_over and not stop.is_set():
+                status = await work_until_ended(services, registry, status, display, stop)
+        _conclude(services, status, order, was_over=was_over)
+        return exit_code_of(status)
+
+
+async def _find(services: Services, order: Order) -> JobStatus:
+    """A job of the store. What it is was said when it was loaded, so nothing of that can be given again."""
+    bare = Order(job_id=order.job_id, as_json=order.as_json, quiet=order.quiet)
+    if order.job_id is None:
+        raise BadInput("say what to run it on with --items FILE, or name a job of the store with --job-id")
+    if order != bare:
+        policy = command("jobs", "policy", order.job_id)
+        raise BadInput(
+            f"without --items, --job-id {order.job_id} is a job of the store and keeps its scraper and options; "
+            f"leave the others out, and change its policy with `{policy}`"
+        )
+    status = await services.store.status(order.job_id)
+    if status.state is JobState.LOADING:
+        raise BadInput(f"job {order.job_id!r} is not loaded to the end; give the same --items again to go on loading")
+    return status
+
+
+async def work_until_ended(
+    services: Services, registry: Registry, status: JobStatus, display: Display, stop: asyncio.Event
+) -> JobStatus:
+    """Works on the job until it is terminal, whoever ends it, or waits for a person, or until told to stop."""
+    job_id = status.job.job_id
+    finished = asyncio.Event()
+    async with make_worker(services, registry, job_id) as worker:
+        working = asyncio.create_task(worker.run(finished))
+        while not working.done():
+            status = await _look(services, status, display)
+            if status.state.terminal or needs_a_person(status) or stop.is_set():
+                finished.set()
+                break
+            await _wait(stop, working)
+        await working
+    status = await services.store.status(job_id)
+    if status.state.terminal or status.counts.remaining or stop.is_set():
+        return status
+    return await bring_to_end(services, job_id)  # what ran when the circuit opened was the last there was
+
+
+def needs_a_person(status: JobStatus) -> bool:
+    """Whether waiting is of no use: the circuit paused the job, and only a person closes it again."""
+    return status.state is JobState.PAUSED and status.circuit_opened is not None and bool(status.counts.remaining)
+
+
+async def _look(services: Services, before: JobStatus, display: Display) -> JobStatus:
+    """The job as it stands now; says once when it begins to wait for something."""
+    try:
+        status = await services.store.status(before.job.job_id)
+    except StoreUnavailable as error:
+        status = msgspec.structs.replace(before, waiting_for=error.waiting_for)
+    display.show(status)
+    job_id = status.job.job_id
+    if status.waiting_for is not None and before.waiting_for is None:
+        display.note(f"job {job_id} waits for the {status.waiting_for}, and goes on by itself when it is back")
+    if status.state is JobState.PAUSED and before.state is not JobState.PAUSED and status.circuit_opened is None:
+        display.note(f"job {job_id} is paused; waiting for `{command('jobs', 'resume', job_id)}`")
+    return status
+
+
+async def _wait(stop: asyncio.Event, working: asyncio.Task[None]) -> None:
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({stopped, working}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+
+
+def _conclude(services: Services, status: JobStatus, order: Order, *, was_over: bool) -> None:
+    job_id = status.job.job_id
+    if order.as_json:
+        print_json(status.as_json())
+    elif needs_a_person(status):
+        resume = command("jobs", "resume", job_id)
+        click.echo(f"job {job_id} is {describe(status)}; to go on: `{resume}`, then the same command again", err=True)
+    elif not status.state.terminal:
+        stands = "still loading" if status.state is JobState.LOADING else describe(status)
+        click.echo(f"job {job_id} is {stands}; run the same command again to go on", err=True)
+    else:
+        if was_over:
+            again = f"; `{command('jobs', 'retry', job_id, '--failed')}` tries failed items again"
+            click.echo(
+                f"job {job_id} had ended already; for a new run give another --job-id"
+                f"{again if status.counts.failed else ''}",
+                err=True,
+            )
+        _tell_end(services, status)
+
+
+def _tell_end(services: Services, status: JobStatus) -> None:
+    job_id = status.job.job_id
+    click.echo(f"job {job_id} is {describe(status)}{_took(status)}")
+    click.echo(f"results:  {services.storage.location(job_id)}")
+    click.echo(f"check it: {command('jobs', 'verify', job_id)}")
+    if status.circuit_opened is not None and status.counts.cancelled:
+        again = command("jobs", "retry", job_id, "--not-run")
+        click.echo(
+            f"the circuit kept {status.counts.cancelled:,} items from running; take them up with `{again}`", err=True
+        )
+
+
+def _took(status: JobStatus) -> str:
+    if status.started_at is None or status.ended_at is None:
+        return ""
+    return f", in {span(status.ended_at - status.started_at)}"

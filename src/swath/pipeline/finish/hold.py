@@ -1,0 +1,62 @@
+"""Hold: keeps the right to end or to delete a job, which is a lease without items, while that takes its time.
+
+Used by ending.py between batches, and by deletion.py around a step of unknown length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from swath.domain.errors import LeaseLost, StoreUnavailable
+from swath.domain.lease import Directive, Lease
+from swath.ports.clock import Clock
+from swath.ports.endings import Endings
+from swath.ports.lease_book import LeaseBook
+
+__all__ = ["EndingBook", "Hold"]
+
+T = TypeVar("T")
+
+
+class EndingBook(Endings, LeaseBook, Protocol):
+    """Rights to end and to delete are claimed in one half, renewed and released in the other."""
+
+
+class Hold:
+    """The right as it was claimed just now."""
+
+    def __init__(self, book: EndingBook, clock: Clock, lease: Lease) -> None:
+        self._book = book
+        self._clock = clock
+        self._lease = lease
+        self._renewed_at = clock.boot()
+
+    async def keep(self) -> None:
+        """Called before each write. Renews after a sixth of the lease, so that a slow batch still ends within a third.
+
+        Raises LeaseLost when somebody else has the right now, so who slept through the loss writes nothing more.
+        """
+        now = self._clock.boot()
+        if now - self._renewed_at >= self._lease.lease_seconds / 6:
+            await self._renew()
+
+    async def _renew(self) -> None:
+        asked_at, fence = self._clock.boot(), self._lease.fence
+        directives = await self._book.renew(self._lease.worker_id, [fence])
+        if directives.get(fence, Directive.LOST) is Directive.LOST:
+            raise LeaseLost(f"another worker ends or deletes job {self._lease.job.job_id!r} now")
+        self._renewed_at = asked_at
+
+    async def during(self, work: Awaitable[T]) -> T:
+        """Renews while the work is done, however long it takes. Raises LeaseLost as `keep` does."""
+        working = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({working}, timeout=self._lease.lease_seconds / 6))[0]:
+                with suppress(StoreUnavailable):  # the lease has time for another try
+                    await self._renew()
+            return working.result()
+        finally:
+            working.cancel()

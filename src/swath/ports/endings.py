@@ -1,0 +1,55 @@
+"""Endings: the last steps of a job, and its deletion. One holder at a time has the right to them.
+
+Before: the last item has ended, or somebody stopped the job. The right is a lease without items: it is renewed and
+released like any other (ports/lease_book.py), and rescued when its holder dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from swath.domain.job import JobStatus
+from swath.domain.lease import Lease
+from swath.domain.transitions import JobState
+
+__all__ = ["Endings"]
+
+
+class Endings(Protocol):
+    """Durable, like the lease book. The holder of a right that was taken away changes nothing any more."""
+
+    async def claim_ending(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
+        """Hands out the right to end a job: one whose items have all ended (paused or not), or which is stopping, and
+        that has no other lease and is not being deleted. `stopping` says why there may be items to sweep.
+
+        `job_id` asks for that job only; `without` names jobs that this worker could not end just now.
+        """
+        ...
+
+    async def sweep(self, lease: Lease, limit: int) -> int:
+        """Turns up to `limit` unfinished items of a stopping job into `cancelled`, with what made it stop as their
+        reason and their attempts kept; answers how many were left before. They are no outcomes to the circuit.
+
+        Zero means done. Raises LeaseLost when the right to end was taken away."""
+        ...
+
+    async def end(self, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
+        """Makes the job terminal and releases the lease, in one commit. From now its `retention_days` run.
+
+        Raises LeaseLost when the right to end was taken away, ValueError when items are unfinished."""
+        ...
+
+    async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
+        """Hands out the right to delete a job that was marked for it, or whose retention is over, and that has no
+        other lease. A job whose retention is over is marked by this."""
+        ...
+
+    async def purge(self, lease: Lease, limit: int) -> int:
+        """Removes up to `limit` items of a job that is being deleted; answers how many were left before.
+
+        Zero means that the job is gone, with every trace and the lease. Raises LeaseLost when the right was taken
+        away."""
+        ...

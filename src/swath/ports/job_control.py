@@ -1,0 +1,65 @@
+"""JobControl: what a person does to a job after it was ordered. Before: ports/job_store.py took it in.
+
+Each call is one commit and answers with the job as it stands then. All raise UnknownName for a job that is not there,
+and Conflict for one that is being deleted (but `delete` itself, which may be repeated).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from swath.domain.job import JobStatus
+from swath.domain.policy import ExecutionPolicy
+from swath.domain.selection import Selection
+
+__all__ = ["JobControl"]
+
+
+class JobControl(Protocol):
+    """Durable: workers learn of a change with their next word to the lease book."""
+
+    async def pause(self, job_id: str) -> JobStatus:
+        """`pending` or `running` → `paused`: nothing more is leased, what runs may finish, workers hand back the rest.
+
+        A paused job is returned as it is. Raises Conflict for one that is loading, stopping or has ended.
+        """
+        ...
+
+    async def resume(self, job_id: str) -> JobStatus:
+        """`paused` → `running`, or `pending` if it never ran, with a new, closed circuit.
+
+        What is held or has begun and waits counts as released by the new circuit (domain/circuit.py). A job that is not
+        paused is returned as it is. Raises Conflict for one that has ended, naming `retry`.
+        """
+        ...
+
+    async def cancel(self, job_id: str) -> JobStatus:
+        """Asks the job to stop: nothing more is leased, what runs may finish, the rest gets cancelled by its ending.
+
+        A terminal job, or one that stops already, is returned unchanged.
+        """
+        ...
+
+    async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
+        """The job goes on by another policy, whatever state it is in. An equal one changes nothing.
+
+        Leases handed out under the former one are told to stop, so everything that starts later obeys the new one.
+        A lower `max_concurrent_workers` holds as soon as what runs beyond it has ended; nothing starts before.
+        """
+        ...
+
+    async def retry(self, job_id: str, selection: Selection) -> JobStatus:
+        """Begins a new generation of an ended job: the selected items are `pending` again, the job too.
+
+        They start with no tries and no attempts; their former ends stay known (`JobStore.item`). The circuit is new.
+        Items not selected keep their ends. The former manifest stays with the job until the new end replaces it.
+        Raises Conflict when the job has not ended, BadInput when nothing fits the selection.
+        """
+        ...
+
+    async def delete(self, job_id: str) -> JobStatus:
+        """Marks an ended or `loading` job for deletion. Whoever claims that (ports/endings.py) removes it in pieces.
+
+        Raises Conflict for a job that is to be cancelled first.
+        """
+        ...

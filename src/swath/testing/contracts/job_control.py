@@ -1,0 +1,272 @@
+"""The contract of the JobControl port, sentence by sentence. Retries are in job_control_retry.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from swath.domain.attempt import HandedBack
+from swath.domain.errors import Conflict, UnknownName
+from swath.domain.job import Counts, JobStatus, Stopping
+from swath.domain.lease import Directive, Report
+from swath.domain.selection import Selection
+from swath.domain.transitions import ItemState, JobState
+from swath.testing.contracts.job_control_retry import RetryContract
+from swath.testing.contracts.orders import (
+    Store,
+    batch,
+    begun,
+    claimed,
+    end_job,
+    finished,
+    listing,
+    order,
+    policy,
+    ready,
+    run_all,
+    success,
+)
+
+__all__ = ["JobControlContract"]
+
+CALLS: dict[str, Callable[[Store, str], Awaitable[JobStatus]]] = {
+    "pause": lambda store, job_id: store.pause(job_id),
+    "resume": lambda store, job_id: store.resume(job_id),
+    "cancel": lambda store, job_id: store.cancel(job_id),
+    "change_policy": lambda store, job_id: store.change_policy(job_id, policy(2)),
+    "retry": lambda store, job_id: store.retry(job_id, Selection(since=0.0)),
+    "delete": lambda store, job_id: store.delete(job_id),
+}
+
+
+class JobControlContract(RetryContract):  # one suite in two files
+    """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock)."""
+
+    @pytest.mark.parametrize("call", CALLS)
+    async def test_a_job_that_is_not_there_is_named(self, store: Store, call: str) -> None:
+        await ready(store, "maricopa")
+        with pytest.raises(UnknownName, match="maricopa"):
+            await CALLS[call](store, "maricopo")
+
+    @pytest.mark.parametrize("call", [call for call in CALLS if call != "delete"])
+    async def test_a_job_that_is_being_deleted_is_left_alone(self, store: Store, call: str) -> None:
+        await store.submit(order())
+        before = await store.delete("job")
+        with pytest.raises(Conflict, match="'job'"):
+            await CALLS[call](store, "job")
+        assert await store.status("job") == before
+
+    # -- pause and resume
+
+    async def test_a_pending_job_is_paused_and_resumed(self, store: Store) -> None:
+        await ready(store)
+        assert (await store.pause("job")).state is JobState.PAUSED
+        assert (await store.pause("job")).state is JobState.PAUSED
+        assert await store.claim("worker") is None
+        assert (await store.resume("job")).state is JobState.PENDING
+        assert (await store.resume("job")).state is JobState.PENDING
+        assert await store.claim("worker") is not None
+
+    async def test_in_a_paused_job_nothing_starts_and_what_runs_may_finish(self, store: Store) -> None:
+        await ready(store, items=6)
+        lease = await claimed(store)
+        begun(store, lease, 1)
+        assert (await store.pause("job")).state is JobState.PAUSED
+        assert not store.begin(lease, 2)
+        assert dict(await store.renew("worker", [lease.fence])) == {lease.fence: Directive.STOP}
+        grant = await finished(store, lease, [success(1)], [HandedBack(seq=2)])
+        assert (grant.directive, set(grant.accepted)) == (Directive.STOP, {1, 2})
+        await store.release(lease.worker_id, lease.fence)
+        assert await store.claim("worker") is None
+        assert (await store.resume("job")).state is JobState.RUNNING
+        assert (await claimed(store)).items[0].seq == 2
+
+    async def test_a_lease_that_outlasts_the_pause_goes_on(self, store: Store) -> None:
+        await ready(store, items=6)
+        lease = await claimed(store)
+        await store.pause("job")
+        await store.resume("job")
+        assert store.begin(lease, 1)
+        assert (await finished(store, lease, [success(1)])).directive is Directive.GO_ON
+
+    async def test_a_paused_job_whose_items_have_all_ended_can_be_ended(self, store: Store) -> None:
+        await ready(store, items=1)
+        lease = await claimed(store)
+        await store.pause("job")
+        await finished(store, lease, [success(1)])
+        await store.release(lease.worker_id, lease.fence)
+        assert (await end_job(store)).state is JobState.COMPLETED
+
+    async def test_a_paused_job_with_items_left_cannot_be_ended(self, store: Store) -> None:
+        await ready(store, items=1)
+        await store.pause("job")
+        assert await store.claim_ending("worker") is None
+
+    async def test_only_what_could_run_is_paused(self, store: Store) -> None:
+        await store.submit(order("loading"))
+        await ready(store, "stopping")
+        await store.cancel("stopping")
+        await ready(store, "ended")
+        await run_all(store)
+        await end_job(store, job_id="ended")
+        for job_id in ("loading", "stopping", "ended"):
+            before = await store.status(job_id)
+            with pytest.raises(Conflict):
+                await store.pause(job_id)
+            assert await store.status(job_id) == before
+
+    async def test_an_ended_job_is_not_resumed_and_retry_is_named(self, store: Store) -> None:
+        await ready(store)
+        await run_all(store)
+        await end_job(store)
+        with pytest.raises(Conflict, match="retry"):
+            await store.resume("job")
+
+    async def test_a_job_that_stops_is_not_resumed(self, store: Store) -> None:
+        await ready(store)
+        await store.pause("job")
+        before = await store.cancel("job")
+        assert await store.resume("job") == before
+
+    async def test_a_job_that_is_not_paused_is_returned_as_it_is(self, store: Store) -> None:
+        await store.submit(order())
+        assert (await store.resume("job")).state is JobState.LOADING
+
+    # -- cancel
+
+    async def test_cancelling_stops_what_has_not_started_and_leaves_what_runs(self, store: Store) -> None:
+        """Property 11."""
+        await ready(store, items=6)
+        lease = await claimed(store)
+        begun(store, lease, 1)
+        status = await store.cancel("job")
+        assert (status.state, status.stopping) == (JobState.RUNNING, Stopping.CANCELLED)
+        assert not store.begin(lease, 2)
+        assert await store.claim("other") is None
+        grant = await finished(store, lease, [success(1)])
+        assert (grant.directive, set(grant.accepted)) == (Directive.STOP, {1})
+        await store.release(lease.worker_id, lease.fence)
+        status = await end_job(store)
+        assert (status.state, status.counts) == (JobState.CANCELLED, Counts(success=1, cancelled=5, total=6))
+        records = await listing(store)
+        assert {record.reason for record in records.values() if record.state is ItemState.CANCELLED} == {"cancelled"}
+
+    async def test_a_paused_job_can_be_cancelled(self, store: Store) -> None:
+        await ready(store)
+        await store.pause("job")
+        status = await store.cancel("job")
+        assert (status.state, status.stopping) == (JobState.PAUSED, Stopping.CANCELLED)
+        assert (await end_job(store)).state is JobState.CANCELLED
+
+    async def test_cancel_may_be_repeated_and_leaves_a_terminal_job_unchanged(self, store: Store) -> None:
+        await ready(store)
+        assert await store.cancel("job") == await store.cancel("job")
+        before = await end_job(store)
+        assert await store.cancel("job") == before
+
+    # -- policy
+
+    async def test_another_policy_is_obeyed_by_what_is_claimed_later(self, store: Store) -> None:
+        job = await ready(store, items=60, limit=4)
+        old = await claimed(store)
+        status = await store.change_policy("job", policy(7, keep="data"))
+        assert status.job.policy == policy(7, keep="data")
+        assert (await store.status("job")).job == status.job
+        new = await claimed(store, "other")
+        assert new.job == status.job
+        assert new.revision != old.revision
+        assert old.job == job
+
+    async def test_leases_under_the_former_policy_are_told_to_stop(self, store: Store) -> None:
+        await ready(store, items=60)
+        old = await claimed(store)
+        await store.change_policy("job", policy(7))
+        assert not store.begin(old, 1)
+        assert dict(await store.renew("worker", [old.fence])) == {old.fence: Directive.STOP}
+        grant = await finished(store, old, [success(1)])
+        assert (grant.directive, set(grant.accepted)) == (Directive.STOP, {1})
+        new = await claimed(store, "worker")
+        assert store.begin(new, new.items[0].seq)
+        assert (await finished(store, new)).directive is Directive.GO_ON
+
+    async def test_an_equal_policy_changes_nothing(self, store: Store) -> None:
+        await ready(store, items=60)
+        lease = await claimed(store)
+        await store.change_policy("job", policy(8))
+        assert store.begin(lease, 1)
+        assert (await finished(store, lease)).directive is Directive.GO_ON
+
+    async def test_a_lower_limit_holds_as_soon_as_what_runs_beyond_it_has_ended(self, store: Store) -> None:
+        await ready(store, items=60, limit=8)
+        first = await claimed(store)
+        assert first.slots == 8
+        await store.change_policy("job", policy(3))
+        second = await claimed(store, "other")
+        assert second.slots == 0
+        for ceiling, expected in ((8, 8), (5, 5)):
+            grant = await finished(store, first, report=Report(ceiling=ceiling, demand=ceiling))
+            assert grant.slots == expected
+            assert (await finished(store, second, report=Report(ceiling=0, demand=9))).slots == 0
+        await finished(store, first, report=Report(ceiling=1, demand=1))
+        assert (await finished(store, second, report=Report(ceiling=0, demand=9))).slots == 2
+
+    async def test_a_higher_limit_is_granted_with_the_next_report(self, store: Store) -> None:
+        await ready(store, items=60, limit=2)
+        old = await claimed(store)
+        await store.change_policy("job", policy(6))
+        assert (await finished(store, old, report=Report(ceiling=2, demand=9))).slots == 6
+
+    async def test_the_order_is_compared_as_it_was_first_given(self, store: Store) -> None:
+        job = await ready(store)
+        await store.change_policy("job", policy(2))
+        assert (await store.submit(job)).job.policy == policy(2)
+        with pytest.raises(Conflict):
+            await store.submit(order(limit=2))
+
+    async def test_a_policy_can_be_changed_in_every_state(self, store: Store) -> None:
+        await store.submit(order())
+        for limit, step in ((1, None), (2, store.cancel("job"))):
+            if step is not None:
+                await step
+                await end_job(store)
+            assert (await store.change_policy("job", policy(limit))).job.policy == policy(limit)
+
+    # -- delete
+
+    @pytest.mark.parametrize("state", ["pending", "running", "paused"])
+    async def test_a_job_that_may_still_run_is_to_be_cancelled_first(self, store: Store, state: str) -> None:
+        await ready(store)
+        if state == "running":
+            await claimed(store)
+        if state == "paused":
+            await store.pause("job")
+        with pytest.raises(Conflict, match="cancel"):
+            await store.delete("job")
+        assert not (await store.status("job")).deleting
+
+    async def test_an_ended_or_loading_job_is_marked(self, store: Store) -> None:
+        await ready(store, "ended")
+        await run_all(store)
+        await end_job(store)
+        await store.submit(order("loading"))
+        for job_id in ("ended", "loading"):
+            assert (await store.delete(job_id)).deleting
+            assert (await store.delete(job_id)).deleting
+
+    async def test_nothing_is_added_to_a_job_that_is_being_deleted(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "ab"))
+        await store.delete("job")
+        for call in (store.submit(order()), store.load("job", batch(1, 3, "c")), store.seal("job", 1)):
+            with pytest.raises(Conflict):
+                await call
+
+    async def test_many_words_at_once_leave_one_truth(self, store: Store) -> None:
+        await ready(store, items=30)
+        lease = await claimed(store)
+        calls = [store.pause("job"), store.resume("job"), store.change_policy("job", policy(3)), store.resume("job")]
+        await asyncio.gather(*calls, finished(store, lease, [success(1)]), store.resume("job"))
+        status = await store.resume("job")
+        assert (status.state, status.counts.success, status.job.policy) == (JobState.RUNNING, 1, policy(3))

@@ -1,0 +1,224 @@
+"""What LeaseBook promises of a job's circuit (S4): looked at with each outcome, in the commit that counts it, and a
+gate before enough outcomes are known. Part of LeaseBookContract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from swath.domain.attempt import Attempt, Ended, Finding, HandedBack, Tries
+from swath.domain.failure import FailureKind
+from swath.domain.job import Counts, Stopping
+from swath.domain.lease import POISON_CRASHES, Directive, Lease, Report
+from swath.domain.transitions import ItemState, JobState
+from swath.testing.contracts.orders import (
+    Kill,
+    Store,
+    begun,
+    claim_all,
+    claimed,
+    dies,
+    end_job,
+    failed,
+    finished,
+    listing,
+    policy,
+    ready,
+    success,
+)
+
+__all__ = ["CircuitContract"]
+
+
+async def broken_site(store: Store, items: int = 10, limit: int = 3, **breaker: Any) -> list[Lease]:
+    """All leases that a worker can get of a job before anything has ended."""
+    await ready(store, items=items, policy=policy(limit, {"consecutive_failures": 1_000, **breaker}))
+    return await claim_all(store)
+
+
+def held(leases: list[Lease]) -> list[tuple[Lease, int]]:
+    """Every item with its lease, in the order they were handed out."""
+    return [(lease, item.seq) for lease in leases for item in lease.items]
+
+
+def tried(seq: int, delay_seconds: float = 0.0) -> HandedBack:
+    """An item that has begun and waits for its retry."""
+    return HandedBack(seq=seq, delay_seconds=delay_seconds, tries=Tries(own=1), attempts=(Attempt(1.0, 2.0, "worker"),))
+
+
+class CircuitContract:
+    """See LeaseBookContract."""
+
+    async def test_no_more_than_min_requests_are_released_before_that_many_have_ended(self, store: Store) -> None:
+        leases = await broken_site(store, items=40, min_requests=6)
+        await store.claim("other")
+        out = held(leases)
+        assert len(out) == 6
+        for lease, seq in out[:5]:
+            await finished(store, lease, [success(seq)])
+            assert await store.claim("other") is None
+        lease, seq = out[5]
+        await finished(store, lease, [success(seq)])
+        assert (await claimed(store, "other")).items[0].seq == 7
+
+    async def test_what_comes_back_untouched_was_not_released(self, store: Store) -> None:
+        leases = await broken_site(store, items=40, min_requests=6)
+        lease, seq = held(leases)[0]
+        await finished(store, lease, handed_back=[HandedBack(seq=seq)])
+        assert [item.seq for item in (await claimed(store, "other")).items] == [seq]
+        assert await store.claim("other") is None
+        await store.release(lease.worker_id, lease.fence)
+        assert sum(len(each.items) for each in await claim_all(store, "other")) == len(lease.items) - 1
+
+    async def test_what_has_begun_and_waits_was_released(self, store: Store) -> None:
+        leases = await broken_site(store, items=40, min_requests=6)
+        for lease, seq in held(leases):
+            await finished(store, lease, handed_back=[tried(seq, delay_seconds=20)])
+        for lease in leases:
+            await store.release(lease.worker_id, lease.fence)
+        assert await store.claim("other") is None, "if all of them wait, the job waits"
+
+    async def test_what_has_begun_may_go_on_while_nothing_new_is_released(self, store: Store) -> None:
+        leases = await broken_site(store, items=40, min_requests=6)
+        for lease, seq in held(leases)[:2]:
+            await finished(store, lease, handed_back=[tried(seq)])
+        again = [seq for _, seq in held(await claim_all(store, "other"))]
+        assert sorted(again) == [1, 2]
+
+    async def test_of_what_a_death_gives_back_only_what_had_not_begun_is_unreleased(
+        self, store: Store, kill: Kill
+    ) -> None:
+        leases = await broken_site(store, items=40, min_requests=6)
+        lease, seq = held(leases)[0]
+        begun(store, lease, seq)
+        await dies(store, kill, "worker")
+        out = held(await claim_all(store, "other"))
+        assert len(out) == 6
+        assert out[0][1] == seq
+
+    async def test_outcomes_of_every_kind_open_the_gate(self, store: Store) -> None:
+        leases = await broken_site(store, items=40, min_requests=4)
+        out = held(leases)
+        for n, (lease, seq) in enumerate(out):
+            skipped = Ended(seq=seq, state=ItemState.SKIPPED, reason="robots")
+            await finished(store, lease, [skipped if n % 2 else failed(seq, FailureKind.PROXY)])
+        assert (await store.status("job")).circuit_opened is None
+        assert (await claimed(store, "other")).items[0].seq == 5
+
+    async def test_it_opens_when_enough_have_ended_and_the_share_is_reached(self, store: Store) -> None:
+        leases = await broken_site(store, min_requests=5, failure_threshold_percentage=0.8)
+        out = held(leases)
+        assert len(out) == 5
+        for lease, seq in out[:4]:
+            assert (await finished(store, lease, [failed(seq)])).directive is Directive.GO_ON
+        lease, seq = out[4]
+        assert (await finished(store, lease, [success(seq)])).directive is Directive.STOP
+        status = await store.status("job")
+        assert (status.state, status.stopping) == (JobState.RUNNING, Stopping.CIRCUIT_OPEN)
+        assert status.circuit_opened == "4 of the last 5 items failed"
+
+    async def test_nothing_starts_after_it_opened(self, store: Store) -> None:
+        leases = await broken_site(store, items=30, min_requests=20, consecutive_failures=2)
+        (first, one), (_, two), *_, (last, other) = held(leases)
+        begun(store, last, other)
+        await finished(store, first, [failed(one), failed(two)])
+        assert not store.begin(last, other)
+        assert not store.begin(first, first.items[-1].seq)
+        assert await store.claim("other") is None
+        answers = await store.renew("worker", [lease.fence for lease in leases])
+        assert set(answers.values()) == {Directive.STOP}
+
+    async def test_it_is_looked_at_after_each_outcome_and_not_after_each_commit(self, store: Store) -> None:
+        leases = await broken_site(store, items=30, limit=20, min_requests=20, consecutive_failures=3)
+        ends = [failed(1), failed(2), failed(3), *(success(seq) for seq in range(4, 11))]
+        await finished(store, leases[0], ends)
+        assert (await store.status("job")).circuit_opened == "3 items failed in a row"
+
+    async def test_only_what_is_accepted_counts(self, store: Store) -> None:
+        leases = await broken_site(store, min_requests=10, consecutive_failures=3)
+        for _ in range(3):
+            await finished(store, leases[0], [failed(1), failed(2), failed(77)])
+        status = await store.status("job")
+        assert (status.circuit_opened, status.stopping) == (None, None)
+
+    async def test_too_many_not_found_open_it(self, store: Store) -> None:
+        leases = await broken_site(store, min_requests=4, max_not_found_percentage=0.5)
+        for n, (lease, seq) in enumerate(held(leases)):
+            await finished(store, lease, [success(seq, Finding.NOT_FOUND if n < 2 else Finding.FOUND)])
+        assert (await store.status("job")).circuit_opened == "2 of the last 4 items were not found"
+
+    async def test_a_job_whose_circuit_opened_ends_failed_and_the_rest_is_cancelled(self, store: Store) -> None:
+        leases = await broken_site(store, min_requests=5, failure_threshold_percentage=0.8)
+        for lease, seq in held(leases):
+            await finished(store, lease, [success(seq) if seq == 1 else failed(seq)])
+        for lease in leases:
+            await store.release(lease.worker_id, lease.fence)
+        status = await end_job(store)
+        assert (status.state, status.counts) == (
+            JobState.FAILED, Counts(success=1, failed=4, cancelled=5, total=10),
+        )  # fmt: skip
+        reasons = [record.reason for record in (await listing(store)).values()]
+        assert reasons == [None] * 5 + ["circuit_open"] * 5
+        assert status.circuit_opened is not None
+
+    async def test_it_may_pause_the_job_instead(self, store: Store) -> None:
+        leases = await broken_site(store, min_requests=5, consecutive_failures=2, on_open="pause")
+        (lease, one), (_, two), *_ = held(leases)
+        assert (await finished(store, lease, [failed(one), failed(two)])).directive is Directive.STOP
+        status = await store.status("job")
+        assert (status.state, status.stopping) == (JobState.PAUSED, None)
+        assert status.circuit_opened is not None
+        assert not store.begin(lease, lease.items[-1].seq)
+        assert await store.claim("other") is None
+        assert (await store.resume("job")).circuit_opened is None
+        assert store.begin(lease, lease.items[-1].seq)
+
+    async def test_a_resumed_job_has_a_new_circuit(self, store: Store) -> None:
+        leases = await broken_site(store, items=30, limit=8, min_requests=10, consecutive_failures=3, on_open="pause")
+        await finished(store, leases[0], [failed(1), failed(2), failed(3)])
+        await store.resume("job")
+        await finished(store, leases[0], [failed(4), failed(5)])
+        assert (await store.status("job")).circuit_opened is None
+        for lease in leases:
+            await store.release(lease.worker_id, lease.fence)
+        (lease, *_) = await claim_all(store)
+        await finished(store, lease, [failed(lease.items[0].seq)])
+        assert (await store.status("job")).state is JobState.PAUSED
+
+    async def test_what_is_held_or_waits_counts_as_released_by_a_new_circuit(self, store: Store) -> None:
+        leases = await broken_site(store, items=40, min_requests=6)
+        (first, one), (_, two), *_ = held(leases)
+        await finished(store, first, [success(one)], [tried(two, delay_seconds=60)])
+        await store.pause("job")
+        await store.resume("job")
+        assert sum(len(lease.items) for lease in await claim_all(store, "other")) == 1
+
+    async def test_a_job_that_stops_already_goes_on_stopping_for_the_first_reason(self, store: Store) -> None:
+        leases = await broken_site(store, min_requests=10, consecutive_failures=2)
+        await store.cancel("job")
+        await finished(store, leases[0], [failed(1), failed(2)])
+        status = await store.status("job")
+        assert (status.state, status.stopping) == (JobState.RUNNING, Stopping.CANCELLED)
+
+    @pytest.mark.parametrize("on_open", ["fail", "pause"])
+    async def test_the_circuit_of_a_paused_job_opens_too(self, store: Store, on_open: str) -> None:
+        leases = await broken_site(store, min_requests=10, consecutive_failures=2, on_open=on_open)
+        await store.pause("job")
+        await finished(store, leases[0], [failed(1), failed(2)])
+        status = await store.status("job")
+        assert status.state is JobState.PAUSED
+        assert status.stopping is (Stopping.CIRCUIT_OPEN if on_open == "fail" else None)
+        assert status.circuit_opened is not None
+
+    async def test_poison_counts_like_any_outcome(self, store: Store, kill: Kill) -> None:
+        leases = await broken_site(store, min_requests=10, consecutive_failures=1)
+        begun(store, leases[0], 1)
+        await dies(store, kill, "worker")
+        for n in range(POISON_CRASHES):
+            lease = await claimed(store, f"worker-{n}")
+            begun(store, lease, 1)
+            await finished(store, lease, report=Report(ceiling=1, demand=1, begun=(1,)))
+            assert (await store.status("job")).stopping is None
+            await dies(store, kill, f"worker-{n}")
+        assert (await store.status("job")).stopping is Stopping.CIRCUIT_OPEN

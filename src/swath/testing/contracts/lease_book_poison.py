@@ -1,0 +1,203 @@
+"""What LeaseBook promises of deaths (S6): who is suspected, who runs alone, who is poison.
+
+Part of LeaseBookContract.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from swath.domain.attempt import Attempt, HandedBack, Tries
+from swath.domain.failure import FailureKind
+from swath.domain.job import Counts
+from swath.domain.lease import POISON_CRASHES, Lease, Report
+from swath.domain.transitions import ItemState
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.orders import Kill, Store, begun, claimed, dies, finished, listing, ready, success
+
+__all__ = ["PoisonContract"]
+
+
+async def suspects(store: Store) -> list[int]:
+    """Rows of items that are suspected now."""
+    return [seq for seq, record in (await listing(store)).items() if record.suspect]
+
+
+async def alone(store: Store, worker_id: str, *, committed: bool = True) -> Lease:
+    """A suspect that runs in a lease of its own, as its worker is told to do it."""
+    lease = await claimed(store, worker_id)
+    assert lease.alone
+    (item,) = lease.items
+    begun(store, lease, item.seq)
+    if committed:
+        await finished(store, lease, report=Report(ceiling=1, demand=1, begun=(item.seq,)))
+    return lease
+
+
+async def one_suspect(store: Store, kill: Kill, items: int = 6) -> None:
+    """A job whose first item ran when its worker died."""
+    await ready(store, items=items)
+    begun(store, await claimed(store, "first"), 1)
+    await dies(store, kill, "first")
+
+
+class PoisonContract:
+    """See LeaseBookContract."""
+
+    async def test_what_ran_when_its_worker_died_is_suspected_and_nothing_else(self, store: Store, kill: Kill) -> None:
+        await ready(store, items=10)
+        lease = await claimed(store)
+        begun(store, lease, 1, 2, 3, 4)
+        store.leave(lease, 2)
+        report = Report(ceiling=4, demand=4, queued=(4,), begun=(1, 2, 5))  # older than what is noted
+        await finished(store, lease, [success(3)], report=report)
+        (rescued,) = await dies(store, kill, "worker")
+        assert (rescued.returned, rescued.winners) == (len(lease.items) - 1, ("3",))
+        assert await suspects(store) == [1, 4]
+        assert {record.tries for record in (await listing(store)).values()} == {Tries()}
+
+    async def test_what_ran_when_its_worker_fell_silent_is_suspected(self, store: Store, clock: FakeClock) -> None:
+        await ready(store, items=4)
+        lease = await claimed(store)
+        begun(store, lease, 2)
+        clock.advance(lease.lease_seconds)
+        await store.rescue("other")
+        assert await suspects(store) == [2]
+
+    async def test_a_suspect_comes_first_in_a_lease_of_its_own(self, store: Store, kill: Kill) -> None:
+        await ready(store, items=10)
+        lease = await claimed(store)
+        begun(store, lease, 2, 4)
+        await dies(store, kill, "worker")
+        leases = [await claimed(store, "other") for _ in range(3)]
+        assert [each.alone for each in leases] == [True, True, False]
+        assert [[item.seq for item in each.items] for each in leases[:2]] == [[2], [4]]
+        assert not {2, 4} & {item.seq for item in leases[2].items}
+
+    async def test_an_item_released_by_its_worker_is_not_suspected(self, store: Store) -> None:
+        await ready(store, items=4)
+        lease = await claimed(store)
+        begun(store, lease, 1)
+        await store.release(lease.worker_id, lease.fence)
+        assert await suspects(store) == []
+        assert not (await claimed(store)).alone
+
+    async def test_a_death_alone_counts_a_crash(self, store: Store, kill: Kill) -> None:
+        await one_suspect(store, kill)
+        await alone(store, "second")
+        await dies(store, kill, "second")
+        records = await listing(store)
+        assert [record.tries.crashes for record in records.values()] == [1, 0, 0, 0, 0, 0]
+        assert await suspects(store) == [1]
+        assert (await claimed(store, "third")).items[0].tries == Tries(crashes=1)
+
+    async def test_no_crash_counts_before_the_begin_was_committed(self, store: Store, kill: Kill) -> None:
+        await one_suspect(store, kill)
+        await alone(store, "second", committed=False)
+        await dies(store, kill, "second")
+        assert (await store.item("job", "1")).tries.crashes == 0
+        assert await suspects(store) == [1]
+
+    async def test_no_crash_counts_when_the_attempt_was_over(self, store: Store, kill: Kill) -> None:
+        await one_suspect(store, kill)
+        store.leave(await alone(store, "second"), 1)
+        await dies(store, kill, "second")
+        assert (await store.item("job", "1")).tries.crashes == 0
+        assert await suspects(store) == [1]
+
+    async def test_a_bystander_is_never_blamed(self, store: Store, kill: Kill) -> None:
+        await one_suspect(store, kill, items=30)
+        lease, others = await alone(store, "second"), await claimed(store, "second")
+        beside = others.items[0].seq
+        begun(store, others, beside)
+        await finished(store, lease, report=Report(ceiling=8, demand=8, begun=(1, beside)))
+        await dies(store, kill, "second")
+        records = await listing(store)
+        assert {seq: record.tries.crashes for seq, record in records.items() if record.tries.crashes} == {1: 1}
+        assert await suspects(store) == [1, beside]
+
+    async def test_an_item_that_kills_three_times_alone_ends_as_poison(self, store: Store, kill: Kill) -> None:
+        await one_suspect(store, kill)
+        for n in range(1, POISON_CRASHES + 1):
+            lease = await alone(store, f"worker-{n}")
+            (rescued,) = await dies(store, kill, f"worker-{n}")
+            assert (rescued.returned, rescued.winners) == (int(n < POISON_CRASHES), ())
+        record = await store.item("job", "1")
+        assert (record.state, record.fence, record.suspect) == (ItemState.FAILED, lease.fence, False)
+        assert record.failure is not None
+        assert record.failure.kind is FailureKind.POISON
+        assert record.tries == Tries(crashes=POISON_CRASHES)
+        status = await store.status("job")
+        assert (status.counts, status.failures) == (Counts(pending=5, failed=1, total=6), {"poison": 1})
+        further = await claimed(store, "last")
+        assert not further.alone
+        assert 1 not in {item.seq for item in further.items}
+
+    async def test_poison_has_no_files_to_publish_whoever_cleans_up(self, store: Store, kill: Kill) -> None:
+        await one_suspect(store, kill)
+        for n in range(1, POISON_CRASHES):
+            await alone(store, f"worker-{n}")
+            await dies(store, kill, f"worker-{n}")
+        await alone(store, "last")
+        kill("last")
+        (rescued,) = await store.rescue("careless")
+        kill("careless")
+        (again,) = await store.rescue("other")
+        assert (rescued.winners, again.winners, again.returned) == ((), (), 0)
+
+    @pytest.mark.parametrize("tried", [False, True])
+    async def test_a_suspect_handed_back_is_one_until_it_was_tried(
+        self, store: Store, kill: Kill, clock: FakeClock, tried: bool
+    ) -> None:
+        await one_suspect(store, kill)
+        lease = await alone(store, "second")
+        store.leave(lease, 1)
+        attempts = (Attempt(1.0, 2.0, "second"),) if tried else ()
+        back = HandedBack(seq=1, delay_seconds=5, tries=Tries(own=int(tried)), attempts=attempts)
+        await finished(store, lease, handed_back=[back])
+        assert await suspects(store) == ([] if tried else [1])
+        assert not (await claimed(store, "third")).alone
+        clock.advance(5)
+        again = await claimed(store, "fourth")
+        assert again.alone is not tried
+        assert 1 in {item.seq for item in again.items}
+
+    async def test_a_suspect_that_is_released_stays_one(self, store: Store, kill: Kill) -> None:
+        await one_suspect(store, kill)
+        lease = await claimed(store, "second")
+        await store.release("second", lease.fence)
+        assert (await claimed(store, "third")).alone
+
+    async def test_a_suspect_may_end_like_any_other(self, store: Store, kill: Kill) -> None:
+        await one_suspect(store, kill, items=1)
+        lease = await alone(store, "second")
+        await finished(store, lease, [success(1)])
+        assert await suspects(store) == []
+        assert (await store.status("job")).counts == Counts(success=1, total=1)
+
+    async def test_crashes_go_with_the_item_from_worker_to_worker(self, store: Store, kill: Kill) -> None:
+        await one_suspect(store, kill)
+        await alone(store, "second")
+        await dies(store, kill, "second")
+        lease = await alone(store, "third")
+        store.leave(lease, 1)
+        tries = Tries(own=1, crashes=lease.items[0].tries.crashes)
+        await finished(store, lease, handed_back=[HandedBack(seq=1, tries=tries, attempts=(Attempt(1.0, 2.0, "x"),))])
+        assert (await store.item("job", "1")).tries == Tries(own=1, crashes=1)
+
+    async def test_what_may_not_begin_is_not_noted(self, store: Store, kill: Kill) -> None:
+        await ready(store, items=4)
+        lease = await claimed(store)
+        begun(store, lease, 1)
+        await store.pause("job")
+        assert not store.begin(lease, 2)
+        await dies(store, kill, "worker")
+        assert await suspects(store) == [1]
+
+    async def test_leaving_what_never_began_is_no_trouble(self, store: Store) -> None:
+        await ready(store, items=2)
+        lease = await claimed(store)
+        store.leave(lease, 1)
+        store.leave(lease, 77)
+        await store.release(lease.worker_id, lease.fence)
+        store.leave(lease, 1)

@@ -1,0 +1,126 @@
+"""`python -m swath.testing.soak` (`make soak`): a million items, measured against bare loops and against a small job.
+
+Exits 0 when nothing was lost and every aim was met, 1 otherwise. A run of few items is only counted, not judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from swath.testing.chaos import interruption
+from swath.testing.soak import chart, report, watch
+from swath.testing.soak.aims import JUDGED_ITEMS, aims_of
+from swath.testing.soak.job import SoakJob
+
+__all__ = ["main"]
+
+SMALL_ITEMS: Final = 10_000
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs everything, prints a table, and answers with the exit code."""
+    options = _parser().parse_args(arguments)
+    interruption.install()  # so that processes are ended on the way out
+    if options.folder:
+        options.folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="swath-soak-", dir=options.folder))
+    print(f"soak in {folder}", flush=True)
+    figures = _soak(folder, options)
+    print(report.table(figures))
+    if options.json:
+        options.json.write_text(json.dumps(figures.as_json(), indent=2) + "\n", encoding="utf-8")
+    if options.page:
+        report.write_page(options.page, figures)
+    if options.chart:
+        options.chart.write_text(chart.draw(figures.large, figures.items), encoding="utf-8")
+    judged = figures.items >= JUDGED_ITEMS
+    good = not figures.problems and (not judged or all(aim.met for aim in figures.aims))
+    if not judged:
+        print(f"  below {JUDGED_ITEMS:,} items the ratios say little, and are not judged")
+    if figures.problems or options.keep:
+        print(f"everything is left in {folder}")
+    else:
+        shutil.rmtree(folder)
+    return 0 if good else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m swath.testing.soak", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--items", type=int, default=1_000_000, metavar="N", help="items of the large job (1,000,000)")
+    parser.add_argument("--small", type=int, default=SMALL_ITEMS, metavar="N", help="of the small one (10,000)")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="worker processes (2)")
+    parser.add_argument("--kills", type=int, default=5, metavar="N", help="workers killed during the large job (5)")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the files are made (the system's own)")
+    parser.add_argument("--keep", action="store_true", help="leave the files there after a clean run too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="put the figures into a Markdown page")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="write the picture, as SVG")
+    return parser
+
+
+def _soak(folder: Path, options: argparse.Namespace) -> report.Figures:
+    began = time.monotonic()
+    steps: dict[str, dict[str, Any]] = {}
+    shuffled = SoakJob(folder=folder / "shuffled", items=options.items)
+    shuffled.write_items(shuffled=True)
+    _take(steps, shuffled, "bare-load", "load", suffix="-shuffled")
+    shutil.rmtree(shuffled.folder)
+    small = _run(steps, SoakJob(folder=folder / "small", items=options.small), options.workers, 0, suffix="-small")
+    job = SoakJob(folder=folder / "large", items=options.items)
+    large = _run(steps, job, options.workers, options.kills, suffix="")
+    _take(steps, job, "bare-manifests", "bare-parts", "verify", "count", suffix="")
+    return report.Figures(
+        command=_command_line(options),
+        items=options.items,
+        workers=options.workers,
+        aims=aims_of(steps, small, large),
+        problems=_problems(steps),
+        steps=steps,
+        large=large,
+        seconds=round(time.monotonic() - began, 1),
+    )
+
+
+def _run(steps: dict[str, dict[str, Any]], job: SoakJob, workers: int, kills: int, *, suffix: str) -> watch.Run:
+    job.write_items()
+    _take(steps, job, "bare-load", "load", "store-work", suffix=suffix)
+    print(f"  {job.items:,} items, {workers} workers", flush=True)
+    return watch.run(job, workers, kills)
+
+
+def _take(steps: dict[str, dict[str, Any]], job: SoakJob, *names: str, suffix: str) -> None:
+    """Runs steps, each in a process of its own, and keeps what they answer."""
+    for name in names:
+        done = subprocess.run(job.command(name), env=job.environment(), stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"the step {name} ended with code {done.returncode}; everything is left in {job.folder}")
+        steps[name + suffix] = json.loads(done.stdout.splitlines()[-1])
+        print(f"  {name}{suffix}: {steps[name + suffix]['seconds']:,.1f} s", flush=True)
+
+
+def _problems(steps: dict[str, dict[str, Any]]) -> list[str]:
+    problems: list[str] = list(steps["count"]["problems"])
+    if not steps["verify"]["ok"]:
+        problems.append(f"verify found {steps['verify']['found']}")
+    if not steps["bare-manifests"]["same_bytes"]:
+        problems.append("the bare loop made other manifest parts than the product")
+    return problems
+
+
+def _command_line(options: argparse.Namespace) -> str:
+    words = f"--items {options.items} --workers {options.workers} --kills {options.kills}"
+    return f'make soak ARGS="{words}"'
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""`python -m swath.testing.soak.steps STEP FOLDER ITEMS`: one step of a soak, in a process with memory of its own.
+
+Prints one line of JSON: seconds, CPU seconds, peak memory and what the step found.
+
+Started by supervisor.py. `work` goes on until SIGTERM; the others do one thing and leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import uvloop
+
+from swath.bootstrap import Services, make_registry, make_worker, open_services
+from swath.domain.job import Job
+from swath.domain.policy import ExecutionPolicy
+from swath.pipeline.accept.check import RowChecker
+from swath.pipeline.accept.file_source import FileSource
+from swath.pipeline.accept.load import load
+from swath.pipeline.finish.verify import verify
+from swath.settings import read_settings
+from swath.testing.soak import bare, count, store_work
+from swath.testing.soak.job import CONCURRENCY, JOB_ID, SoakJob
+from swath.testing.soak.results import OneFileResults
+
+__all__ = ["main"]
+
+SCRAPER: Final = "example-mock"
+
+
+def main() -> None:
+    """Runs the step that is named and prints what it cost."""
+    step, folder, items = sys.argv[1:]
+    job = SoakJob(folder=Path(folder), items=int(items))
+    began, cpu_began = time.perf_counter(), time.process_time()
+    found = STEPS[step](job)
+    cost = {
+        "seconds": time.perf_counter() - began,
+        "cpu_seconds": time.process_time() - cpu_began,
+        "peak_bytes": _peak_bytes(),
+    }
+    print(json.dumps(cost | found))
+
+
+def _peak_bytes() -> int:
+    """The most memory that was resident at once, of this program alone."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+@asynccontextmanager
+async def _services(job: SoakJob) -> AsyncIterator[Services]:
+    """The product's own, but for where results are kept."""
+    async with open_services(read_settings()) as services:
+        storage = OneFileResults(job.results)
+        try:
+            yield msgspec.structs.replace(services, storage=storage)
+        finally:
+            await storage.close()
+
+
+def _with_services(
+    act: Callable[[Services, SoakJob], Awaitable[dict[str, Any]]],
+) -> Callable[[SoakJob], dict[str, Any]]:
+    async def run(job: SoakJob) -> dict[str, Any]:
+        async with _services(job) as services:
+            return await act(services, job)
+
+    return lambda job: uvloop.run(run(job))
+
+
+async def _load(services: Services, job: SoakJob) -> dict[str, Any]:
+    policy = ExecutionPolicy.model_validate({"keep": "data", "throttling": {"max_concurrent_workers": CONCURRENCY}})
+    order = Job(job_id=JOB_ID, scraper_id=SCRAPER, policy=policy, created_at=services.clock.now())
+    scraper = make_registry(services.settings).get(SCRAPER, None)
+    began, cpu_began = time.perf_counter(), time.process_time()
+    report = await load(services.store, order, FileSource(job.items_file), RowChecker(scraper.Input))
+    seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+    return {"items": report.items, "seconds": seconds, "cpu_seconds": cpu_seconds}
+
+
+async def _work(services: Services, _: SoakJob) -> dict[str, Any]:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with make_worker(services, make_registry(services.settings), JOB_ID) as worker:
+        await worker.run(stop)
+    return {}
+
+
+async def _verify(services: Services, _: SoakJob) -> dict[str, Any]:
+    report = await verify(services.store, services.storage, JOB_ID)
+    return {"ok": report.ok, "state": report.state.value, "artifacts": report.artifacts, "found": report.found}
+
+
+def _bare_load(job: SoakJob) -> dict[str, Any]:
+    return {"items": bare.load(job.items_file, job.folder / "bare.db")}
+
+
+def _bare_manifests(job: SoakJob, *, entries: bool) -> dict[str, Any]:
+    folder = job.folder / "bare-manifests"
+    checksums = bare.manifests(job.database, folder, entries=entries)
+    shutil.rmtree(folder)
+    return {"same_bytes": checksums == count.part_checksums(job)}
+
+
+def _count(job: SoakJob) -> dict[str, Any]:
+    return {"problems": count.problems(job)}
+
+
+def _store_work(job: SoakJob) -> dict[str, Any]:
+    return uvloop.run(store_work.measure(job))
+
+
+STEPS: Final[dict[str, Callable[[SoakJob], dict[str, Any]]]] = {
+    "bare-load": _bare_load,
+    "load": _with_services(_load),
+    "work": _with_services(_work),
+    "store-work": _store_work,
+    "bare-manifests": lambda job: _bare_manifests(job, entries=True),
+    "bare-parts": lambda job: _bare_manifests(job, entries=False),
+    "verify": _with_services(_verify),
+    "count": _count,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""What a new generation hands out first, and what it leaves of the one before."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from swath.backends.embedded.store import EmbeddedStore
+from swath.domain.attempt import Finding, HandedBack
+from swath.domain.selection import Selection
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.orders import claimed, end_job, failed, finished, ready, run_all, success
+
+
+@pytest.mark.req("J5")
+async def test_in_a_new_generation_too_what_came_back_goes_before_what_was_never_leased(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = EmbeddedStore.open(tmp_path, clock)
+    await ready(store, items=60, limit=2)
+    await run_all(store)
+    await end_job(store)
+    await store.retry("job", Selection(since=0.0))
+    lease = await claimed(store)
+    await finished(store, lease, handed_back=[HandedBack(seq=5, delay_seconds=10), HandedBack(seq=6)])
+    assert (await claimed(store, "other")).items[0].seq == 6
+    clock.advance(10)
+    third = await claimed(store, "other")
+    assert third.items[0].seq == 5
+    assert third.items[1].seq > len(lease.items)
+    await store.close()
+
+
+@pytest.mark.req("J5", "J7")
+async def test_counters_follow_the_rows_through_generations(tmp_path: Path) -> None:
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    await ready(store, items=6)
+    for generation in range(1, 4):
+        lease = await claimed(store)
+        rest = await store.claim("worker")
+        ended = [
+            success(item.seq, Finding.NOT_FOUND if item.seq % 2 else Finding.FOUND)
+            if item.seq > 2
+            else failed(item.seq)
+            for held in (lease, rest)
+            if held is not None
+            for item in held.items
+        ]
+        for held in (lease, rest):
+            if held is not None:
+                await finished(store, held, ended)
+                await store.release("worker", held.fence)
+        await end_job(store)
+        status = await store.status("job")
+        assert (status.generation, status.counts.success, status.counts.not_found) == (generation, 4, 2)
+        assert status.failures == {"timeout": 2}
+        await store.retry("job", Selection(failed=True, item_ids=frozenset({"5"})))
+        status = await store.status("job")
+        assert (status.counts.success, status.counts.not_found, status.failures) == (3, 1, {})
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "swath.db")) as db:
+        generations = dict(db.execute("SELECT generation, count(*) FROM outcomes GROUP BY generation"))
+    assert generations == {1: 6, 2: 3, 3: 3}

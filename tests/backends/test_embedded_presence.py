@@ -1,0 +1,198 @@
+"""What a worker's lock file tells of it, alive and dead."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from swath.backends.embedded.notes import Notes
+from swath.backends.embedded.presence import Presence
+from swath.backends.embedded.store import EmbeddedStore
+from swath.domain.errors import UserError
+from swath.domain.job import WaitingFor
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.orders import claimed, ready
+
+DIES_WHILE_IT_RUNS = """
+import os, signal, sys
+from pathlib import Path
+from swath.backends.embedded.presence import Presence
+from swath.domain.job import WaitingFor
+presence = Presence(Path(sys.argv[1]))
+presence.enter("worker")
+for seq in range(1, 6):
+    presence.begin("worker", 7, seq)
+presence.finish("worker", 7, 2)
+presence.tell_waiting("worker", WaitingFor.STORE)
+print("ready", flush=True)
+sys.stdin.read()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.req("S6", "Z9")
+def test_a_killed_process_leaves_behind_what_it_ran(tmp_path: Path) -> None:
+    looker = Presence(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", DIES_WHILE_IT_RUNS, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        assert looker.dead() == []
+        assert looker.waiting_for() is WaitingFor.STORE
+        process.communicate()
+    assert looker.dead() == ["worker"]
+    assert looker.running("worker") == {(7, seq) for seq in (1, 3, 4, 5)}
+    assert looker.waiting_for() is None, "the dead wait for nothing"
+    looker.forget("worker")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.req("S6")
+def test_no_note_is_written_over_another(tmp_path: Path) -> None:
+    presence = Presence(tmp_path)
+    presence.enter("worker")
+    for seq in (1, 2, 3):
+        presence.begin("worker", 1, seq)
+    presence.finish("worker", 1, 2)
+    presence.begin("worker", 1, 4)
+    assert presence.running("worker") == {(1, 1), (1, 3), (1, 4)}
+    presence.leave()
+
+
+@pytest.mark.req("S6")
+def test_thousands_of_items_may_run_at_once(tmp_path: Path) -> None:
+    presence = Presence(tmp_path)
+    presence.enter("worker")
+    for seq in range(1, 5_001):
+        presence.begin("worker", 1, seq)
+    for seq in range(1, 5_000):
+        presence.finish("worker", 1, seq)
+    presence.begin("worker", 2, 77)
+    assert presence.running("worker") == {(1, 5_000), (2, 77)}
+    size = (tmp_path / "worker.lock").stat().st_size
+    for seq in range(100_000):
+        presence.begin("worker", 3, seq)
+        presence.finish("worker", 3, seq)
+    assert (tmp_path / "worker.lock").stat().st_size == size
+    presence.leave()
+
+
+@pytest.mark.req("Z9")
+def test_notes_that_cannot_be_written_hurt_nobody(tmp_path: Path) -> None:
+    presence = Presence(tmp_path)
+    presence.enter("worker")
+    descriptor, _ = presence._held["worker"]
+    read_only = os.open(tmp_path / "worker.lock", os.O_RDONLY)
+    os.dup2(read_only, descriptor)
+    os.close(read_only)
+    presence.begin("worker", 1, 1)
+    presence.tell_waiting("worker", WaitingFor.DISK)
+    presence.finish("worker", 1, 1)
+    presence.begin("somebody", 1, 1)
+    presence.tell_waiting("somebody", None)
+    assert presence.running("worker") == frozenset()
+
+
+def test_there_is_one_worker_of_a_name(tmp_path: Path) -> None:
+    first, second = Presence(tmp_path), Presence(tmp_path)
+    first.enter("worker")
+    first.enter("worker")
+    with pytest.raises(UserError, match="running already"):
+        second.enter("worker")
+    first.leave()
+    second.enter("worker")
+    second.leave()
+
+
+def test_a_worker_that_is_looked_at_while_it_starts_gets_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "worker.lock"
+    probe = os.open(path, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(probe, fcntl.LOCK_EX)
+
+    def let_go() -> None:
+        time.sleep(0.01)
+        os.close(probe)
+
+    looker = threading.Thread(target=let_go)
+    looker.start()
+    presence = Presence(tmp_path)
+    presence.enter("worker")
+    looker.join()
+    assert not presence.is_dead("worker")
+    presence.leave()
+
+
+def test_notes_begin_empty_whatever_the_file_held(tmp_path: Path) -> None:
+    path = tmp_path / "worker.lock"
+    path.write_bytes(b"\xff" * 100_000)
+    presence = Presence(tmp_path)
+    presence.enter("worker")
+    assert presence.running("worker") == frozenset()
+    assert presence.waiting_for() is None
+    presence.leave()
+
+
+@pytest.mark.req("Z9")
+def test_nonsense_in_a_file_is_no_news(tmp_path: Path) -> None:
+    presence = Presence(tmp_path)
+    presence.enter("worker")
+    (tmp_path / "worker.lock").write_bytes(b"\xfe")
+    (tmp_path / "other.lock").mkdir()
+    assert presence.waiting_for() is None
+    assert presence.running("other") == frozenset()
+    presence.leave()
+
+
+@pytest.mark.req("S6")
+async def test_files_of_the_dead_go_when_what_they_tell_has_been_read(tmp_path: Path) -> None:
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    await ready(store, items=4)
+    lease = await claimed(store)
+    assert store.begin(lease, 1)
+    for worker in ("worker", "idle"):
+        store._presence.enter(worker)
+        os.close(store._presence._held.pop(worker)[0])
+    (tmp_path / "workers" / "stale.lock").touch()
+    assert len(await store.rescue("other")) == 1
+    assert [path.name for path in (tmp_path / "workers").iterdir()] == ["other.lock"]
+    assert (await store.item("job", "1")).suspect
+    await store.close()
+
+
+@pytest.mark.req("S6")
+async def test_who_dies_during_a_rescue_keeps_its_file_for_the_next(tmp_path: Path) -> None:
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    await ready(store, items=4)
+    lease = await claimed(store)
+    assert store.begin(lease, 1)
+    listed = store._presence.dead
+
+    def dies_after_the_look() -> list[str]:
+        found = listed()
+        os.close(store._presence._held.pop("worker")[0])
+        return found
+
+    store._presence.dead = dies_after_the_look  # type: ignore[method-assign]
+    await store.rescue("other")
+    assert (await store.item("job", "1")).suspect
+    assert (tmp_path / "workers" / "worker.lock").exists()
+    await store.close()
+
+
+def test_a_note_is_written_once_however_often_an_item_begins(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "notes", os.O_RDWR | os.O_CREAT)
+    notes = Notes(descriptor)
+    for _ in range(3):
+        notes.begin(1, 1)
+    notes.leave(1, 1)
+    notes.leave(1, 1)
+    assert set(os.pread(descriptor, 1_000, 0)) == {0}
+    os.close(descriptor)

@@ -1,0 +1,290 @@
+"""More stores that break one promise each: of circuits, deaths, turns, and of what people do to jobs.
+
+The machine that finds them out is driven as in test_machine_has_teeth.py.
+"""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredLease
+from swath.backends.memory.store import MemoryStore
+from swath.domain import circuit
+from swath.domain.attempt import Ended
+from swath.domain.circuit import Circuit
+from swath.domain.job import JobStatus, Stopping
+from swath.domain.lease import Directive, Lease, lease_size
+from swath.domain.policy import CircuitBreaker
+from swath.domain.transitions import JobState
+from swath.testing.contracts import machine_settings
+from tests.backends.test_machine_has_teeth import machine_over
+
+NEVER_OPENS = CircuitBreaker(min_requests=100_000, consecutive_failures=100_000)
+
+
+class CircuitPerCommit(MemoryStore):
+    """The circuit is looked at once in a commit, and not after each outcome."""
+
+    def _record(self, job: StoredJob, ends: Sequence[Ended]) -> None:
+        job.circuit = circuit.record(job.circuit, NEVER_OPENS, ends[:-1])
+        super()._record(job, ends[-1:])
+
+
+class CircuitShown(MemoryStore):
+    """An open circuit is told, and the job goes on."""
+
+    def _record(self, job: StoredJob, ends: Sequence[Ended]) -> None:
+        job.circuit = circuit.record(job.circuit, job.order.policy.circuit_breaker, ends)
+
+
+class CircuitAlwaysFails(MemoryStore):
+    """A job that was to be paused fails."""
+
+    def _record(self, job: StoredJob, ends: Sequence[Ended]) -> None:
+        before = job.state
+        super()._record(job, ends)
+        if job.circuit.opened and job.state is JobState.PAUSED and before is not JobState.PAUSED:
+            job.state, job.stopping = before, Stopping.CIRCUIT_OPEN
+
+
+class GateIgnored(MemoryStore):
+    """All items are released at once."""
+
+    def _claimable(self, job: StoredJob, worker_id: str) -> list[StoredItem]:
+        known = job.circuit
+        job.circuit = msgspec.structs.replace(known, finished=1_000_000)
+        try:
+            return super()._claimable(job, worker_id)
+        finally:
+            job.circuit = known
+
+
+class GateNeverReturned(MemoryStore):
+    """What comes back untouched stays released."""
+
+    def _give_back(self, job: StoredJob, stored: StoredItem, due: float = 0.0) -> None:
+        stored.give_back(due)
+
+
+class SuspectsInCompany(MemoryStore):
+    """A suspect is leased with others."""
+
+    def _slice(self, job: StoredJob, worker_id: str, items: Sequence[StoredItem]) -> Sequence[StoredItem]:
+        return items[: lease_size(len(items), self._busy_others(job, worker_id) + 1, job.limit)]
+
+
+class BystandersBlamed(MemoryStore):
+    """Whoever ran when its worker died counts a crash."""
+
+    def _blame(self, stored: StoredItem, *, alone: bool) -> None:
+        super()._blame(stored, alone=True)
+
+
+class ReportsBlamed(MemoryStore):
+    """The last report says who ran, though it is over by now."""
+
+    def _return_items(self, lease: StoredLease, *, blamed: bool) -> int:
+        share = self._shelves.job(lease.job_id).shares.get(lease.worker_id)
+        if share is not None:
+            lease.running = set(share.begun)
+        return super()._return_items(lease, blamed=blamed)
+
+
+class ReleaseBlamed(MemoryStore):
+    """A worker that gives its lease up is treated as if it had died."""
+
+    def _return_items(self, lease: StoredLease, *, blamed: bool) -> int:
+        return super()._return_items(lease, blamed=True)
+
+
+class PoisonRunsOn(MemoryStore):
+    """An item may kill as many workers as it likes."""
+
+    def _end_poison(self, job: StoredJob, lease: StoredLease, stored: StoredItem) -> None:
+        self._give_back(job, stored)
+
+
+class LeavingForgotten(MemoryStore):
+    """What once began runs for ever."""
+
+    def leave(self, lease: Lease, seq: int) -> None:
+        """Does nothing."""
+
+
+class AnythingBegins(MemoryStore):
+    """Items start in jobs that are paused, stop, or have another policy."""
+
+    def begin(self, lease: Lease, seq: int) -> bool:
+        stored = self._shelves.leases.get(lease.fence)
+        if stored is not None:
+            stored.running.add(seq)
+        return True
+
+
+class OnlyTheUrgent(MemoryStore):
+    """Nobody ever loses patience."""
+
+    async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
+        for job in self._shelves.jobs.values():
+            job.served = self._shelves.granted
+        return await super().claim(worker_id, job_id, without)
+
+
+class GreedyLeases(MemoryStore):
+    """One worker gets all there is."""
+
+    def _slice(self, job: StoredJob, worker_id: str, items: Sequence[StoredItem]) -> Sequence[StoredItem]:
+        return items[:1] if items[0].suspect else items
+
+
+class PausedAndLeased(MemoryStore):
+    """A pause keeps nothing from being handed out."""
+
+    def _claimable(self, job: StoredJob, worker_id: str) -> list[StoredItem]:
+        paused = job.state is JobState.PAUSED
+        job.state = JobState.RUNNING if paused else job.state
+        try:
+            return super()._claimable(job, worker_id)
+        finally:
+            job.state = JobState.PAUSED if paused else job.state
+
+
+class ResumedAsItWas(MemoryStore):
+    """The open circuit stays open."""
+
+    async def resume(self, job_id: str) -> JobStatus:
+        before = self._shelves.job(job_id).circuit
+        await super().resume(job_id)
+        self._shelves.job(job_id).circuit = before
+        return await self.status(job_id)
+
+
+class ResumedFromNothing(MemoryStore):
+    """The new circuit knows nothing of what is held."""
+
+    async def resume(self, job_id: str) -> JobStatus:
+        paused = self._shelves.job(job_id).state is JobState.PAUSED
+        status = await super().resume(job_id)
+        if paused and status.stopping is None:
+            self._shelves.job(job_id).circuit = Circuit()
+        return status
+
+
+class PolicyUnheard(MemoryStore):
+    """Leases of a former policy go on."""
+
+    def _directive(self, job: StoredJob, lease: StoredLease) -> Directive:
+        return Directive.GO_ON if lease.right is not Right.RUN or job.may_start else Directive.STOP
+
+
+class FirstLimit(MemoryStore):
+    """Slots are those of the policy that was first given."""
+
+    def _grant(self, job: StoredJob, worker_id: str, ceiling: int) -> tuple[int, int]:
+        now, job.order = job.order, job.first_order
+        try:
+            return super()._grant(job, worker_id, ceiling)
+        finally:
+            job.order = now
+
+
+class RetryCountsTwice(MemoryStore):
+    """What runs again stays in the counters."""
+
+    def _begin_generation(self, job: StoredJob, selected: list[StoredItem]) -> None:
+        ends = [stored.ended for stored in selected]
+        super()._begin_generation(job, selected)
+        for end in ends:
+            if end is not None:
+                job.count(end)
+
+
+class RetryForgets(MemoryStore):
+    """Former ends are gone."""
+
+    def _begin_generation(self, job: StoredJob, selected: list[StoredItem]) -> None:
+        super()._begin_generation(job, selected)
+        for stored in selected:
+            stored.earlier = ()
+
+
+class RetryGoesOn(MemoryStore):
+    """Attempts of the former generation count in the new one."""
+
+    def _begin_generation(self, job: StoredJob, selected: list[StoredItem]) -> None:
+        known = [(stored, stored.ended) for stored in selected]
+        super()._begin_generation(job, selected)
+        for stored, end in known:
+            if end is not None:
+                stored.tries, stored.attempts = end.tries, end.attempts
+
+
+class RetryOfAll(MemoryStore):
+    """Everything runs again, whatever was selected."""
+
+    def _begin_generation(self, job: StoredJob, selected: list[StoredItem]) -> None:
+        super()._begin_generation(job, list(job.items.values()))
+
+
+class DeletionLeavesItems(MemoryStore):
+    """Fewer items of a deleted job are removed than was asked for."""
+
+    async def purge(self, lease: Lease, limit: int) -> int:
+        return await super().purge(lease, limit - 1)
+
+
+class DeletionLeavesTheJob(MemoryStore):
+    """A deleted job is still listed."""
+
+    async def purge(self, lease: Lease, limit: int) -> int:
+        job = self._shelves.jobs.get(lease.job.job_id)
+        left = await super().purge(lease, limit)
+        if job is not None and not left:
+            self._shelves.jobs[lease.job.job_id] = job
+        return left
+
+
+class KeptForEver(MemoryStore):
+    """Retention never ends."""
+
+    def _may_be_deleted(self, job: StoredJob) -> bool:
+        return job.deleting
+
+
+BROKEN = [
+    CircuitPerCommit,
+    CircuitShown,
+    CircuitAlwaysFails,
+    GateIgnored,
+    GateNeverReturned,
+    SuspectsInCompany,
+    BystandersBlamed,
+    ReportsBlamed,
+    ReleaseBlamed,
+    PoisonRunsOn,
+    LeavingForgotten,
+    AnythingBegins,
+    OnlyTheUrgent,
+    GreedyLeases,
+    PausedAndLeased,
+    ResumedAsItWas,
+    ResumedFromNothing,
+    PolicyUnheard,
+    FirstLimit,
+    RetryCountsTwice,
+    RetryForgets,
+    RetryGoesOn,
+    RetryOfAll,
+    DeletionLeavesItems,
+    DeletionLeavesTheJob,
+    KeptForEver,
+]
+
+
+@pytest.mark.req("Z1", "S3", "S4", "S6", "J5")
+@pytest.mark.parametrize("store_class", BROKEN)
+def test_the_machine_fails_on_a_broken_store(store_class: type[MemoryStore]) -> None:
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(machine_over(store_class), settings=machine_settings(examples=300))

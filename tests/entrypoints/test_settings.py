@@ -1,0 +1,117 @@
+"""T3: settings come from variables and from a TOML file; the variable wins, and nothing wrong passes in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swath.domain.errors import BadInput
+from swath.settings import MASK, Settings, completion_asked, masked, read, read_settings
+
+pytestmark = pytest.mark.req("T3")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_without_anything_the_defaults_count() -> None:
+    reading = read({})
+    assert reading.settings == Settings()
+    assert reading.file is None
+    assert {origin.source for origin in reading.origins.values()} == {"default"}
+
+
+def test_a_variable_wins_over_the_file_and_both_say_where_they_are(here: Path) -> None:
+    (here / "swath.toml").write_text('max_items = 7\nlease_seconds = 6\nscrapers = ["mine"]\nfsync = true\n')
+    reading = read({"SWATH_MAX_ITEMS": "9"})
+    assert (reading.settings.max_items, reading.settings.lease_seconds, reading.settings.fsync) == (9, 6.0, True)
+    assert reading.settings.heartbeat_seconds == 2  # a third of the lease, wherever that came from
+    assert reading.origins["max_items"].source == "environment"
+    assert reading.origins["max_items"].name == "SWATH_MAX_ITEMS"
+    assert reading.origins["lease_seconds"].source == "file"
+    assert "swath.toml" in reading.origins["lease_seconds"].name
+
+
+def test_the_named_file_counts_before_the_one_here_and_that_before_the_users(here: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / ".config" / "swath").mkdir(parents=True)
+    (home / ".config" / "swath" / "swath.toml").write_text("max_items = 1\n")
+    assert read_settings({"HOME": str(home)}).max_items == 1
+    other = tmp_path / "xdg" / "swath"
+    other.mkdir(parents=True)
+    (other / "swath.toml").write_text("max_items = 2\n")
+    assert read_settings({"HOME": str(home), "XDG_CONFIG_HOME": str(other.parent)}).max_items == 2
+    (here / "swath.toml").write_text("max_items = 3\n")
+    assert read_settings({"HOME": str(home)}).max_items == 3
+    named = tmp_path / "named.toml"
+    named.write_text("max_items = 4\n")
+    assert read_settings({"HOME": str(home), "SWATH_CONFIG": str(named)}).max_items == 4
+
+
+def test_a_relative_folder_in_a_file_counts_from_that_file(tmp_path: Path) -> None:
+    file = tmp_path / "etc" / "swath.toml"
+    file.parent.mkdir()
+    file.write_text('data = "jobs"\nscrapers = ["a", "/b"]\n')
+    settings = read_settings({"SWATH_CONFIG": str(file)})
+    assert settings.data == tmp_path / "etc" / "jobs"
+    assert settings.scrapers == (tmp_path / "etc" / "a", Path("/b"))
+
+
+@pytest.mark.req("Z5")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("lease_second = 3\n", ["'lease_second'", "did you mean 'lease_seconds'?"]),
+        ("zzz = 3\n", ["'zzz'", "lease_seconds"]),
+        ('lease_seconds = "soon"\n', ["lease_seconds", "number above 0", "'soon'"]),
+        ("lease_seconds = true\n", ["number above 0"]),
+        ("max_items = 2.5\n", ["whole number"]),
+        ("data = 3\n", ["data", "text"]),
+        ("scrapers = 3\n", ["list of folders"]),
+        ('fsync = "perhaps"\n', ["1 or 0"]),
+        ('log_level = "loud"\n', ["debug", "'loud'"]),
+        ("data = [\n", ["TOML"]),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_name_and_what_is_allowed(here: Path, text: str, expected: list[str]) -> None:
+    (here / "swath.toml").write_text(text)
+    with pytest.raises(BadInput) as refused:
+        read({})
+    assert all(part in str(refused.value) for part in ["swath.toml", *expected]), str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_named_file_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(BadInput, match="SWATH_CONFIG"):
+        read({"SWATH_CONFIG": "nowhere.toml"})
+
+
+@pytest.mark.req("Z7")
+def test_unknown_variables_are_told_and_their_secrets_are_not() -> None:
+    reading = read(
+        {
+            "SWATH_MAX_ITMES": "9",
+            "SWATH_PROXY_PASSWORD": "hunter2",
+            "SWATH_PROXY_URL": "http://me:hunter2@proxy:1",
+            "SWATH_DEMO_URL": "http://127.0.0.1:1",
+            "SWATH_EMPTY": "",
+            "OTHER": "1",
+        }
+    )
+    assert reading.unknown == {
+        "SWATH_MAX_ITMES": "9",
+        "SWATH_PROXY_PASSWORD": MASK,
+        "SWATH_PROXY_URL": f"http://{MASK}@proxy:1",
+    }
+    assert masked("SWATH_ETL_KEY", "abc") == MASK
+
+
+def test_a_shell_that_completes_is_told_from_a_person() -> None:
+    assert completion_asked({"_SWATH_COMPLETE": "bash_complete"})
+    assert not completion_asked({})

@@ -1,0 +1,209 @@
+"""S6: an item suspected of having killed a worker runs with nothing beside it, once its begin is committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from swath import HttpScraper, Input, WebSession
+from swath import scraper as declare
+from swath.backends.clock import SystemClock
+from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.store import MemoryStore
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.item import Item
+from swath.domain.job import Job, JobStatus
+from swath.domain.lease import Grant, Lease, Report
+from swath.domain.policy import ExecutionPolicy
+from swath.domain.transitions import JobState
+from swath.pipeline.execute.parts import Parts, WorkerOptions
+from swath.pipeline.execute.worker import Worker
+from swath.pipeline.finish.deletion import Remover
+from swath.pipeline.finish.ending import Finisher
+from swath.ports.job_store import Batch
+
+LIMIT = 4
+
+
+class Watched(MemoryStore):
+    """Notes what every commit said had begun, and how many claims were made."""
+
+    def __init__(self, clock: SystemClock) -> None:
+        super().__init__(clock, lease_seconds=5.0)
+        self.begun: list[tuple[int, ...]] = []
+        self.handed: list[Lease] = []
+
+    async def finish(
+        self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
+    ) -> Grant:
+        self.begun.append(report.begun)
+        return await super().finish(lease, ended, handed_back, report)
+
+    async def claim(self, *args: Any, **kwargs: Any) -> Lease | None:
+        lease = await super().claim(*args, **kwargs)
+        if lease is not None:
+            self.handed.append(lease)
+        return lease
+
+
+class In(Input):
+    n: int
+    sleep: float = 0.0
+    fails: int = 0
+
+
+@declare("watched", version="1")
+class Scraper(HttpScraper):
+    """Notes who runs beside whom."""
+
+    Input = In
+
+    def __init__(self, store: Watched) -> None:
+        self.store = store
+        self.running: set[int] = set()
+        self.beside: dict[int, set[int]] = {}
+        self.order: list[int] = []
+        self.known_before: dict[int, bool] = {}
+
+    async def fetch(self, item: In, web: WebSession) -> None:
+        self.order.append(item.n)
+        self.known_before[item.n] = bool(self.store.begun) and item.n in self.store.begun[-1]
+        for other in self.running:
+            self.beside.setdefault(other, set()).add(item.n)
+        self.beside.setdefault(item.n, set()).update(self.running)
+        self.running.add(item.n)
+        try:
+            await asyncio.sleep(item.sleep)
+        finally:
+            self.running.remove(item.n)
+        if self.order.count(item.n) <= item.fails:
+            raise Failed(Failure.of(FailureKind.SERVER_ERROR, "as asked"))
+
+
+class Bench:
+    """A store in which some items are suspects, and a worker that takes them up."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.store = Watched(self.clock)
+        self.storage = MemoryResults()
+        self.scraper = Scraper(self.store)
+
+    async def load(self, inputs: list[dict[str, Any]]) -> None:
+        policy = {"throttling": {"max_concurrent_workers": LIMIT}, "retries": {"base_delay_seconds": 0.01}}
+        job = Job(job_id="j", scraper_id="watched", policy=ExecutionPolicy.model_validate(policy))
+        await self.store.submit(job)
+        items = tuple(Item(n, str(n), {"n": n, **given}) for n, given in enumerate(inputs, 1))
+        await self.store.load("j", Batch(0, 1, len(items), "d", items))
+        await self.store.seal("j", 1)
+
+    async def die_with(self, running: int) -> None:
+        """A worker dies while it runs the first so many items."""
+        lease = await self.store.claim("dead")
+        assert lease is not None
+        for item in lease.items[:running]:
+            assert self.store.begin(lease, item.seq)
+        self.store.kill("dead")
+        for rescued in await self.store.rescue("other"):
+            await self.store.release("other", rescued.fence)
+        self.store.handed.clear()
+
+    async def work(self, until: Callable[[JobStatus], bool] = lambda status: status.state.terminal) -> JobStatus:
+        registry: Any = SimpleNamespace(get=lambda *_: self.scraper)
+        transport: Any = None
+        worker = Worker(
+            Parts(
+                book=self.store,
+                storage=self.storage,
+                clock=self.clock,
+                registry=registry,
+                transport=transport,
+                finisher=Finisher(self.store, self.store, self.storage, self.clock, "w"),
+                remover=Remover(self.store, self.storage, self.clock, "w"),
+            ),
+            WorkerOptions(worker_id="w", grace_seconds=2.0, report_seconds=0.1, housekeeping_seconds=0.02),
+        )
+        stop = asyncio.Event()
+        working = asyncio.create_task(worker.run(stop))
+        async with asyncio.timeout(10):
+            while not until(await self.store.status("j")):
+                await asyncio.sleep(0.005)
+        stop.set()
+        await working
+        return await self.store.status("j")
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.mark.req("S6")
+async def test_suspects_run_with_nothing_beside_them_and_the_others_as_ever(bench: Bench) -> None:
+    await bench.load([{"sleep": 0.02}] * 12)
+    await bench.die_with(3)
+    status = await bench.work()
+    assert status.state is JobState.COMPLETED
+    assert all(bench.scraper.beside[n] == set() for n in (1, 2, 3))
+    assert all(bench.scraper.known_before[n] for n in (1, 2, 3))  # it was committed before they ran
+    assert max(len(bench.scraper.beside[n]) for n in range(4, 13)) >= LIMIT - 1
+    assert [item.tries.crashes for item in await bench.store.items("j")] == [0] * 12
+
+
+@pytest.mark.req("S6")
+async def test_several_suspects_follow_each_other_before_others_start_again(bench: Bench) -> None:
+    await bench.load([{"sleep": 0.005}] * 20)
+    await bench.die_with(4)
+    await bench.work()
+    assert sorted(bench.scraper.order[:4]) == [1, 2, 3, 4]
+    assert [lease.alone for lease in bench.store.handed[:5]] == [True] * 4 + [False]
+
+
+@pytest.mark.req("S6")
+async def test_a_suspect_waits_until_what_runs_is_done_and_holds_the_rest_back(bench: Bench) -> None:
+    await bench.load([{"sleep": 0.1}] * 12)
+    working = asyncio.create_task(bench.work())
+    while len(bench.scraper.running) < LIMIT:
+        await asyncio.sleep(0.001)
+    held = {seq for lease in bench.store.handed for seq in (item.seq for item in lease.items)}
+    item = bench.store._shelves.jobs["j"].items[max({*range(1, 13)} - held)]
+    item.suspect, item.came_back = True, True  # as if another worker had just died of it
+    status = await working
+    assert status.state is JobState.COMPLETED
+    assert bench.scraper.beside[item.item.seq] == set()
+
+
+@pytest.mark.req("S6")
+async def test_a_suspect_that_fails_and_is_to_be_tried_again_goes_back_to_the_others(bench: Bench) -> None:
+    await bench.load([{"fails": 1}, {"sleep": 0.01}, {"sleep": 0.01}])
+    await bench.die_with(1)
+    status = await bench.work()
+    assert status.counts.success == 3
+    record = await bench.store.item("j", "1")
+    assert (len(record.attempts), record.tries.own, record.suspect) == (2, 2, False)
+
+
+@pytest.mark.req("S6", "J5")
+async def test_a_suspect_of_a_job_that_stops_goes_back_and_keeps_nobody_from_working(bench: Bench) -> None:
+    await bench.load([{}] * 6)
+    await bench.die_with(2)
+    await bench.store.cancel("j")
+    status = await bench.work()
+    assert (status.state, status.counts.cancelled) == (JobState.CANCELLED, 6)
+    assert bench.scraper.order == []
+
+
+@pytest.mark.req("S6", "W2")
+async def test_a_worker_that_is_told_to_stop_while_a_suspect_waits_leaves_in_good_order(bench: Bench) -> None:
+    await bench.load([{"sleep": 0.3}] * 6)
+    await bench.die_with(2)
+    status = await bench.work(until=lambda _: bool(bench.scraper.running))
+    assert status.counts.success == 1
+    assert (status.counts.pending, status.counts.in_progress) == (5, 0)
+    assert bench.store._shelves.leases == {}

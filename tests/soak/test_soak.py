@@ -1,0 +1,124 @@
+"""The short form of `make soak`: a few thousand items through real processes, and a count that can find fault."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from swath.testing.soak import chart, count, report
+from swath.testing.soak.__main__ import main
+from swath.testing.soak.aims import Aim
+from swath.testing.soak.job import JOB_ID, SoakJob, item_ids
+from swath.testing.soak.watch import Run, Sample
+
+ITEMS = 2_000
+
+
+@pytest.fixture(scope="module")
+def soaked(tmp_path_factory: pytest.TempPathFactory) -> tuple[SoakJob, Path]:
+    folder = tmp_path_factory.mktemp("soak")
+    figures, page = folder / "figures.json", folder / "page.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
+    sizes = ["--items", str(ITEMS), "--small", "300", "--kills", "1", "--keep"]
+    code = main([*sizes, "--folder", str(folder), "--json", str(figures), "--page", str(page)])
+    assert code == 0
+    (made,) = folder.glob("swath-soak-*")
+    return SoakJob(folder=made / "large", items=ITEMS), folder
+
+
+@pytest.mark.req("Z8", "Q2")
+def test_a_short_soak_loses_nothing_and_says_what_it_measured(soaked: tuple[SoakJob, Path]) -> None:
+    _, folder = soaked
+    figures = json.loads((folder / "figures.json").read_text(encoding="utf-8"))
+    assert figures["problems"] == []
+    assert figures["large"]["kills"] == 1
+    assert figures["steps"]["verify"]["artifacts"] == count.FILES_PER_ITEM * ITEMS
+    assert figures["steps"]["bare-manifests"]["same_bytes"]
+    assert len(figures["aims"]) == 10
+    page = (folder / "page.md").read_text(encoding="utf-8")
+    assert page.startswith("before\n")
+    assert page.endswith("after\n")
+    assert f"all {ITEMS:,} accounted for" in page
+    assert "old" not in page
+
+
+@pytest.fixture
+def spoil(soaked: tuple[SoakJob, Path], tmp_path: Path) -> Callable[[str, str], list[str]]:
+    """Runs a statement on a copy of the store or of the results, and counts again."""
+    original, _ = soaked
+    job = SoakJob(folder=tmp_path, items=ITEMS)
+    job.data.mkdir()
+    for name in ("database", "results"):
+        with (
+            closing(sqlite3.connect(getattr(original, name))) as source,
+            closing(sqlite3.connect(getattr(job, name))) as copy,
+        ):
+            source.backup(copy)
+
+    def statement(name: str, change: str) -> list[str]:
+        with closing(sqlite3.connect(getattr(job, name), isolation_level=None)) as db:
+            assert db.execute(change).rowcount == 1
+        return count.problems(job)
+
+    assert count.problems(job) == []
+    return statement
+
+
+FIRST, SECOND = list(item_ids(2))
+FULL = "manifests/full/part-1.json"
+
+
+@pytest.mark.req("Z8")
+@pytest.mark.parametrize(
+    ("database", "change", "complaint"),
+    [
+        ("database", "DELETE FROM items WHERE seq = 7", "items: 1999, not 2000"),
+        ("database", "UPDATE items SET state = 2 WHERE seq = 7", "items that succeeded: 1999, not 2000"),
+        ("database", "DELETE FROM outcomes WHERE seq = 7", "outcomes: 1999, not 2000"),
+        ("database", "UPDATE jobs SET success = success - 1", "the counter of successes: 1999, not 2000"),
+        ("database", "UPDATE jobs SET state = 'running'", "the counter of successes: none, not 2000"),
+        ("results", f"DELETE FROM documents WHERE key = 'items/{FIRST}/data.json'", "files of items: 3999, not 4000"),
+        ("results", f"INSERT INTO rooms VALUES ('{JOB_ID}', 99)", "rooms left: 1, not 0"),
+        (
+            "results",
+            f"UPDATE documents SET data = x'7b7d' WHERE key = 'items/{SECOND}/data.json'",
+            f"1 items without their own record, first {SECOND}",
+        ),
+        (
+            "results",
+            f"UPDATE documents SET data = CAST(replace(data, '{FIRST}', '{SECOND}') AS BLOB) WHERE key = '{FULL}'",
+            "the list 'full' is not the items of the file in their order",
+        ),
+    ],
+)
+def test_the_count_finds_what_is_wrong(
+    spoil: Callable[[str, str], list[str]], database: str, change: str, complaint: str
+) -> None:
+    assert complaint in spoil(database, change)
+
+
+def test_an_aim_knows_on_which_side_it_is_met() -> None:
+    assert Aim("speed", 0.3, 0.25, at_least=True, told="").met
+    assert not Aim("speed", 0.2, 0.25, at_least=True, told="").met
+    assert Aim("memory", 1.1, 1.2, at_least=False, told="").met
+    assert not Aim("memory", 1.3, 1.2, at_least=False, told="").met
+
+
+def test_shuffled_ids_are_the_same_ids() -> None:
+    in_order = list(item_ids(5_000))
+    shuffled = list(item_ids(5_000, shuffled=True))
+    assert len(set(in_order)) == 5_000
+    assert shuffled != in_order
+    assert sorted(shuffled) == in_order == sorted(in_order)
+
+
+def test_the_picture_has_a_line_for_each_panel_and_stays_small() -> None:
+    samples = [Sample(n / 2, n * 10, (50 << 20) + n, n % 7 << 20) for n in range(10_001)]
+    picture = chart.draw(Run(samples=samples), 100_000)
+    assert picture.count("<polyline") == 3
+    assert len(picture) < 20_000
+    assert Run(samples=samples).largest_log_bytes == 6 << 20
+    assert Run(samples=samples).resident_at(0.5) == (50 << 20) + 5_000
