@@ -30,4 +30,4 @@ class EmbeddedMachine(StoreMachine):
 @pytest.mark.timeout(3600)
 def test_the_embedded_store_driven_at_random_keeps_its_promises() -> None:
     profile = os.environ.get("SWATH_TEST_PROFILE", "fast")
-    run_state_machine_as_test(EmbeddedMachine, settings=machine_settings(profile, examples=15))
+    run_state_machine_as_test(EmbeddedMachine, settings=machine_settings(profile, examples=80))

@@ -31,7 +31,9 @@ breakers = st.builds(
     consecutive_failures=st.integers(1, 12),
     max_not_found_percentage=fractions,
 )
-in_groups = st.lists(st.lists(ends, max_size=9), max_size=12)
+in_groups = st.lists(
+    st.one_of(st.lists(ends, max_size=9), st.builds(lambda end, n: [end] * n, ends, st.integers(1, 150))), max_size=9
+)
 
 
 def opened_at(outcomes: Sequence[Ended], breaker: CircuitBreaker) -> int | None:
@@ -51,10 +53,13 @@ def test_it_opens_exactly_when_the_requirement_says(outcomes: list[Ended], break
 @pytest.mark.req("S4")
 @given(groups=in_groups, breaker=breakers)
 def test_it_does_not_matter_how_outcomes_are_grouped(groups: list[list[Ended]], breaker: CircuitBreaker) -> None:
-    grouped = Circuit()
+    together = [end for group in groups for end in group]
+    grouped = one_by_one = Circuit()
     for group in groups:
         grouped = record(grouped, breaker, group)
-    assert grouped == record(Circuit(), breaker, [end for group in groups for end in group])
+    for end in together:
+        one_by_one = record(one_by_one, breaker, [end])
+    assert grouped == one_by_one == record(Circuit(), breaker, together)
 
 
 @pytest.mark.req("S4")
@@ -75,6 +80,8 @@ def test_only_the_last_outcomes_count() -> None:
     late = record(Circuit(), breaker, [*[GOOD] * 1_000, *[failed()] * 99])
     assert (late.opened, len(late.window)) == (None, WINDOW_OUTCOMES)
     assert record(late, breaker, [failed()]).opened == "100 of the last 200 items failed"
+    now_and_then = [GOOD, GOOD, failed()] * 500
+    assert record(Circuit(), breaker, now_and_then).opened is None, "what is long ago does not add up"
 
 
 def test_a_window_is_as_long_as_min_requests_asks() -> None:

@@ -65,6 +65,12 @@ def test_property_36_items_of_smaller_jobs_go_first_while_nobody_was_passed_over
 
 
 @pytest.mark.req("S3")
+def test_of_those_that_were_passed_over_the_one_that_waits_longest_comes_next() -> None:
+    jobs = [Candidate(9, 1, 1, 90), Candidate(0, 9, 2, 12), Candidate(0, 9, 3, 11), Candidate(0, 9, 4, 11)]
+    assert [turn.number for turn in (next_in_turn(jobs, 100), next_in_turn(jobs[:2], 100)) if turn] == [3, 2]
+
+
+@pytest.mark.req("S3")
 def test_the_urgent_get_most_of_the_leases() -> None:
     jobs = [Candidate(0, 9, 1, 0), Candidate(0, 2, 2, 0), Candidate(1, 50, 3, 0)]
     turns = []

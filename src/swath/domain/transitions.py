@@ -59,7 +59,7 @@ ITEM_MOVES: Final[Mapping[ItemState, frozenset[ItemState]]] = {
     _I.PENDING: frozenset({_I.QUEUED, *_ITEM_ENDS}),
     _I.QUEUED: frozenset({_I.IN_PROGRESS, _I.PENDING, *_ITEM_ENDS}),
     _I.IN_PROGRESS: frozenset({_I.PENDING, _I.SUCCESS, _I.FAILED, _I.SKIPPED}),
-    **dict.fromkeys(_ITEM_ENDS, frozenset({_I.PENDING})),
+    **{end: frozenset({_I.PENDING}) for end in ItemState if end in _ITEM_ENDS},
 }
 
 JOB_MOVES: Final[Mapping[JobState, frozenset[JobState]]] = {
@@ -67,7 +67,7 @@ JOB_MOVES: Final[Mapping[JobState, frozenset[JobState]]] = {
     _J.PENDING: frozenset({_J.RUNNING, _J.PAUSED, _J.CANCELLED}),
     _J.RUNNING: frozenset({_J.PAUSED, *_JOB_ENDS}),
     _J.PAUSED: frozenset({_J.RUNNING, _J.PENDING, *_JOB_ENDS}),  # its last running items may end all there is
-    **dict.fromkeys(_JOB_ENDS, frozenset({_J.PENDING})),  # a retry: the next generation
+    **{end: frozenset({_J.PENDING}) for end in JobState if end in _JOB_ENDS},  # a retry: the next generation
 }
 
 

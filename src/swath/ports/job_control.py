@@ -29,14 +29,14 @@ class JobControl(Protocol):
         """`paused` → `running`, or `pending` if it never ran, with a new, closed circuit.
 
         What is held or has begun and waits counts as released by the new circuit (domain/circuit.py). A job that is not
-        paused is returned as it is. Raises Conflict for one that has ended, naming `retry`.
+        paused, or is stopping, is returned as it is. Raises Conflict for one that has ended, naming `retry`.
         """
         ...
 
     async def cancel(self, job_id: str) -> JobStatus:
         """Asks the job to stop: nothing more is leased, what runs may finish, the rest gets cancelled by its ending.
 
-        A terminal job, or one that stops already, is returned unchanged.
+        A terminal job, or one that stops already, is returned unchanged: the first reason to stop stays.
         """
         ...
 

@@ -41,8 +41,8 @@ class LeaseBook(Protocol):
         """Whether an item of the lease may start now; if so, notes that it runs, so that a death finds it.
 
         Called on the event loop before each attempt, so it neither waits nor fails. False once the job is paused, is
-        stopping, or has another policy than the lease, as far as can be told without a word over the network; then
-        nothing is noted.
+        stopping, or has another policy than the lease, or the lease was taken away, as far as can be told without a
+        word over the network; and when nothing can be told. Then nothing is noted.
         """
         ...
 
@@ -90,7 +90,8 @@ class LeaseBook(Protocol):
 
         Their unfinished items become claimable at once. Those that ran when they were last heard of are suspects from
         now on. One that ran in a lease marked `alone`, and whose begin had been committed, counts a crash; with
-        POISON_CRASHES of them it ends here as `failed`, kind `poison`, an outcome like any other. Each such lease is
-        given to one caller until it is released; if the caller dies too, to the next. The job cannot end before.
+        POISON_CRASHES of them it ends here as `failed`, kind `poison`, an outcome like any other, but no winner: its
+        files are never published. Each such lease is given to one caller until it is released; if the caller dies too,
+        to the next. The job cannot end before.
         """
         ...

@@ -95,17 +95,21 @@ class Bench:
         self.storage = MemoryResults()
         self.scraper = Scraper(self.store)
 
-    async def load(self, inputs: list[dict[str, Any]]) -> None:
-        policy = {"throttling": {"max_concurrent_workers": LIMIT}, "retries": {"base_delay_seconds": 0.01}}
-        job = Job(job_id="j", scraper_id="watched", policy=ExecutionPolicy.model_validate(policy))
+    async def load(self, inputs: list[dict[str, Any]], job_id: str = "j", first: int = 1) -> None:
+        policy = {
+            "throttling": {"max_concurrent_workers": LIMIT},
+            "retries": {"base_delay_seconds": 0.3},
+            "circuit_breaker": {"min_requests": 1_000},
+        }
+        job = Job(job_id=job_id, scraper_id="watched", policy=ExecutionPolicy.model_validate(policy))
         await self.store.submit(job)
-        items = tuple(Item(n, str(n), {"n": n, **given}) for n, given in enumerate(inputs, 1))
-        await self.store.load("j", Batch(0, 1, len(items), "d", items))
-        await self.store.seal("j", 1)
+        items = tuple(Item(n, str(n), {"n": n, **given}) for n, given in enumerate(inputs, first))
+        await self.store.load(job_id, Batch(0, first, len(items), "d", items))
+        await self.store.seal(job_id, 1)
 
-    async def die_with(self, running: int) -> None:
+    async def die_with(self, running: int, job_id: str = "j") -> None:
         """A worker dies while it runs the first so many items."""
-        lease = await self.store.claim("dead")
+        lease = await self.store.claim("dead", job_id)
         assert lease is not None
         for item in lease.items[:running]:
             assert self.store.begin(lease, item.seq)
@@ -166,17 +170,20 @@ async def test_several_suspects_follow_each_other_before_others_start_again(benc
 
 
 @pytest.mark.req("S6")
-async def test_a_suspect_waits_until_what_runs_is_done_and_holds_the_rest_back(bench: Bench) -> None:
-    await bench.load([{"sleep": 0.1}] * 12)
+async def test_suspects_wait_for_what_runs_and_hold_everything_else_back_until_the_last_of_them(bench: Bench) -> None:
+    await bench.load([{"sleep": 0.03}] * 160)  # the first lease has 80
     working = asyncio.create_task(bench.work())
     while len(bench.scraper.running) < LIMIT:
         await asyncio.sleep(0.001)
-    held = {seq for lease in bench.store.handed for seq in (item.seq for item in lease.items)}
-    item = bench.store._shelves.jobs["j"].items[max({*range(1, 13)} - held)]
-    item.suspect, item.came_back = True, True  # as if another worker had just died of it
+    await bench.load([{}] * 3, job_id="suspects", first=501)
+    await bench.die_with(3, "suspects")
+    begun = len(bench.scraper.order)
     status = await working
     assert status.state is JobState.COMPLETED
-    assert bench.scraper.beside[item.item.seq] == set()
+    assert all(bench.scraper.beside[n] == set() for n in (501, 502, 503))
+    at = [bench.scraper.order.index(n) for n in (501, 502, 503)]
+    assert sorted(at) == list(range(min(at), min(at) + 3))  # one after the other, with nobody in between
+    assert min(at) <= begun + 40  # as soon as what ran was done, not when the others had nothing left
 
 
 @pytest.mark.req("S6")
@@ -187,6 +194,7 @@ async def test_a_suspect_that_fails_and_is_to_be_tried_again_goes_back_to_the_ot
     assert status.counts.success == 3
     record = await bench.store.item("j", "1")
     assert (len(record.attempts), record.tries.own, record.suspect) == (2, 2, False)
+    assert bench.scraper.order == [1, 2, 3, 1]  # nobody waited for its retry
 
 
 @pytest.mark.req("S6", "J5")

@@ -17,12 +17,13 @@ from typing import Any, Final
 
 from swath.testing.chaos import interruption
 from swath.testing.soak import chart, report, watch
-from swath.testing.soak.aims import JUDGED_ITEMS, aims_of
+from swath.testing.soak.aims import JUDGED_ITEMS, LOADS, aims_of
 from swath.testing.soak.job import SoakJob
 
 __all__ = ["main"]
 
 SMALL_ITEMS: Final = 10_000
+LOAD_TRIALS: Final = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -71,13 +72,11 @@ def _parser() -> argparse.ArgumentParser:
 def _soak(folder: Path, options: argparse.Namespace) -> report.Figures:
     began = time.monotonic()
     steps: dict[str, dict[str, Any]] = {}
-    shuffled = SoakJob(folder=folder / "shuffled", items=options.items)
-    shuffled.write_items(shuffled=True)
-    _take(steps, shuffled, "bare-load", "load", suffix="-shuffled")
-    shutil.rmtree(shuffled.folder)
+    for suffix in LOADS.values():
+        steps |= _load_trials(folder / "load", options.items, suffix)
     small = _run(steps, SoakJob(folder=folder / "small", items=options.small), options.workers, 0, suffix="-small")
     job = SoakJob(folder=folder / "large", items=options.items)
-    large = _run(steps, job, options.workers, options.kills, suffix="")
+    large = _run(steps, job, options.workers, options.kills, suffix="-large")
     _take(steps, job, "bare-manifests", "bare-parts", "verify", "count", suffix="")
     return report.Figures(
         command=_command_line(options),
@@ -91,9 +90,25 @@ def _soak(folder: Path, options: argparse.Namespace) -> report.Figures:
     )
 
 
+def _load_trials(folder: Path, items: int, suffix: str) -> dict[str, dict[str, Any]]:
+    """The best of some loads and bare loops in turn: the machine may be busy with something else for a while."""
+    best: dict[str, dict[str, Any]] = {}
+    for _ in range(LOAD_TRIALS):
+        job, answers = SoakJob(folder=folder, items=items), dict[str, dict[str, Any]]()
+        job.write_items(shuffled=suffix == LOADS["shuffled"])
+        _take(answers, job, "bare-load", "load", suffix=suffix)
+        best = {name: min(answer, best.get(name, answer), key=_seconds) for name, answer in answers.items()}
+        shutil.rmtree(folder)
+    return best
+
+
+def _seconds(answer: dict[str, Any]) -> float:
+    return float(answer["seconds"])
+
+
 def _run(steps: dict[str, dict[str, Any]], job: SoakJob, workers: int, kills: int, *, suffix: str) -> watch.Run:
     job.write_items()
-    _take(steps, job, "bare-load", "load", "store-work", suffix=suffix)
+    _take(steps, job, "load", "store-work", suffix=suffix)
     print(f"  {job.items:,} items, {workers} workers", flush=True)
     return watch.run(job, workers, kills)
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from swath.testing.soak.watch import Run
 
-__all__ = ["JUDGED_ITEMS", "Aim", "aims_of"]
+__all__ = ["JUDGED_ITEMS", "LOADS", "Aim", "aims_of"]
 
 JUDGED_ITEMS: Final = 100_000  # a smaller run is too short for its ratios to mean anything
 MEMORY_LIMIT_BYTES: Final = 200 << 20
 LOG_LIMIT_BYTES: Final = 64 << 20
-LOADS: Final = {"in order": "", "shuffled": "-shuffled"}
+LOADS: Final = {"in order": "", "shuffled": "-shuffled"}  # how the steps are told apart
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _memory_aims(small: Run, large: Run) -> list[Aim]:
 
 
 def _work_aims(steps: dict[str, dict[str, Any]]) -> list[Aim]:
-    large, small = steps["store-work"], steps["store-work-small"]
+    large, small = steps["store-work-large"], steps["store-work-small"]
     speed = f"{large['items_per_second']:,.0f} against {small['items_per_second']:,.0f} items/s without files"
     aims = []
     for name, key in (("claim", "claim_steps"), ("finish", "finish_steps")):
