@@ -1,4 +1,4 @@
-"""Property 45 on the embedded store. SWATH_TEST_PROFILE=deep searches much longer."""
+"""Property 45, and with it property 37, on the embedded store. SWATH_TEST_PROFILE=deep searches much longer."""
 
 import os
 import tempfile
@@ -26,7 +26,7 @@ class EmbeddedMachine(StoreMachine):
             self.folder.cleanup()
 
 
-@pytest.mark.req("Z1", "Q2", "J3", "J4", "S1")
+@pytest.mark.req("Z1", "Q2", "J3", "J4", "J5", "S1", "S3", "S4", "S6", "W5")
 @pytest.mark.timeout(3600)
 def test_the_embedded_store_driven_at_random_keeps_its_promises() -> None:
     profile = os.environ.get("SWATH_TEST_PROFILE", "fast")

@@ -1,4 +1,4 @@
-"""Property 45 on the memory store. SWATH_TEST_PROFILE=deep searches much longer."""
+"""Property 45, and with it property 37, on the memory store. SWATH_TEST_PROFILE=deep searches much longer."""
 
 import os
 

@@ -66,7 +66,7 @@ async def _tasks_that_go_on() -> set[asyncio.Task[Any]]:
     return (await asyncio.wait(others, timeout=LEAVE_SECONDS))[1] if others else set()
 
 
-def stop_on_signals(stop: asyncio.Event, notice: str, grace_seconds: float) -> None:
+def stop_on_signals(stop: asyncio.Event, notice: str | None, grace_seconds: float) -> None:
     """The first SIGINT or SIGTERM asks to stop; a second one does not wait.
 
     Handlers of the loop's own would not run while a scraper keeps the loop busy, so these are plain ones, and a thread
@@ -84,7 +84,8 @@ def stop_on_signals(stop: asyncio.Event, notice: str, grace_seconds: float) -> N
         if heard.is_set():
             leave()
         heard.set()
-        click.echo(f"\nswath: {notice}", err=True)
+        if notice is not None:
+            click.echo(f"\nswath: {notice}", err=True)
         last_resort = threading.Timer(grace_seconds + LAST_RESORT_SECONDS, leave)
         last_resort.daemon = True
         last_resort.start()

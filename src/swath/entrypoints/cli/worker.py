@@ -36,7 +36,8 @@ def worker(job_id: str | None, processes: int | None, with_parent: bool) -> None
 
 async def _work(settings: Settings, job_id: str | None, *, with_parent: bool) -> None:
     stop = asyncio.Event()
-    stop_on_signals(stop, _notice(settings), settings.grace_seconds)
+    # A parent speaks for all of its processes.
+    stop_on_signals(stop, None if with_parent else _notice(settings), settings.grace_seconds)
     if with_parent:
         stop_with_parent()
     async with open_services(settings) as services:

@@ -73,7 +73,10 @@ class Worker:
             asyncio.create_task(self._keep_doing("deletion", parts.remover.run_once, stop, asyncio.Event(), seldom)),
         ]
         try:
-            await asyncio.wait(services, return_when=asyncio.FIRST_COMPLETED)  # none returns before it is told to stop
+            await asyncio.wait(services, return_when=asyncio.FIRST_COMPLETED)
+            if not stop.is_set():  # one of them broke off, and the others do not know
+                for service in services:
+                    service.cancel()
             await self._drain(services)
         finally:
             for service in services:
