@@ -25,7 +25,7 @@ CONFIG_NAME: Final = "swath.toml"
 MASK: Final = "********"
 
 # Read by others than this module: the demo scrapers, and test builds.
-_OTHER_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "SWATH_DEMO_URL", "SWATH_CRASH_AT", "SWATH_FREEZE_AT"})
+_OTHER_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "SWATH_DEMO_URL"})
 _SECRET_NAME: Final = re.compile(r"PASS|SECRET|TOKEN|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
 _SECRET_IN_URL: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
