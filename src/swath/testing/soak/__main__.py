@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from swath.testing.chaos import interruption
+from swath.testing.chaos.processes import dying_with_parent
 from swath.testing.soak import chart, report, watch
 from swath.testing.soak.aims import JUDGED_ITEMS, LOADS, aims_of
 from swath.testing.soak.job import SoakJob
@@ -24,6 +25,7 @@ __all__ = ["main"]
 
 SMALL_ITEMS: Final = 10_000
 LOAD_TRIALS: Final = 2
+LOOK_SECONDS: Final = 0.05
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -116,11 +118,26 @@ def _run(steps: dict[str, dict[str, Any]], job: SoakJob, workers: int, kills: in
 def _take(steps: dict[str, dict[str, Any]], job: SoakJob, *names: str, suffix: str) -> None:
     """Runs steps, each in a process of its own, and keeps what they answer."""
     for name in names:
-        done = subprocess.run(job.command(name), env=job.environment(), stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"the step {name} ended with code {done.returncode}; everything is left in {job.folder}")
-        steps[name + suffix] = json.loads(done.stdout.splitlines()[-1])
+        steps[name + suffix] = _watched(job, name)
         print(f"  {name}{suffix}: {steps[name + suffix]['seconds']:,.1f} s", flush=True)
+
+
+def _watched(job: SoakJob, name: str) -> dict[str, Any]:
+    log_bytes = 0
+    with subprocess.Popen(
+        job.command(name),
+        env=job.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=dying_with_parent(),  # noqa: PLW1509 the supervisor has one thread
+    ) as process:
+        while process.poll() is None:
+            log_bytes = max(log_bytes, job.log_bytes())
+            time.sleep(LOOK_SECONDS)
+        said = "" if process.stdout is None else process.stdout.read()
+    if process.returncode:
+        raise SystemExit(f"the step {name} ended with code {process.returncode}; everything is left in {job.folder}")
+    return {**json.loads(said.splitlines()[-1]), "log_bytes": log_bytes}
 
 
 def _problems(steps: dict[str, dict[str, Any]]) -> list[str]:

@@ -65,7 +65,7 @@ def _panel(number: int, title: str, points: Points, items: int, colour: str) -> 
     for part in (0, 0.5, 1):
         y = f"{bottom - part * PANEL_HEIGHT:.0f}"
         marks.append(f'<line x1="{LEFT}" x2="{LEFT + width}" y1="{y}" y2="{y}" stroke="#d0d7de"/>')
-        marks.append(f'<text x="{LEFT - 8}" y="{y}" dy="4" text-anchor="end">{part * highest:,.0f}</text>')
+        marks.append(f'<text x="{LEFT - 8}" y="{y}" dy="4" text-anchor="end">{part * highest:,g}</text>')
     shares = [
         f'<text x="{LEFT + share * width:.0f}" y="{bottom + 16}" text-anchor="middle">{share * items:,.0f}</text>'
         for share in (0, 0.25, 0.5, 0.75, 1)

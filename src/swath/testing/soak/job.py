@@ -63,6 +63,13 @@ class SoakJob:
         """One id a row."""
         return self.folder / "items.csv"
 
+    def log_bytes(self) -> int:
+        """How long the store's write-ahead log is now."""
+        try:
+            return self.database.with_name(self.database.name + "-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def write_items(self, *, shuffled: bool = False) -> None:
         """Makes the folder and the file."""
         self.data.mkdir(parents=True)

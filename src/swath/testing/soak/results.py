@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,8 @@ CACHE_KIB: Final = 2 * 1024
 PAGE_KEYS: Final = 10_000
 GROUP_IDS: Final = 500  # below the number of variables that any SQLite takes
 WAL_LIMIT_BYTES: Final = 64 << 20
+
+_KEY: Final = re.compile(r"(?!\.)[^/\0]+(?:/(?!\.)[^/\0]+)*")
 
 # Contents are kept out of the trees that are searched: SQLite reads a long row whole to compare its key.
 SCHEMA: Final = """
@@ -187,5 +190,5 @@ def _artifact(key: str, data: bytes) -> Artifact:
 
 def _check(keys: Iterable[str]) -> None:
     for key in keys:
-        if "\0" in key or any(segment == "" or segment.startswith(".") for segment in key.split("/")):
+        if _KEY.fullmatch(key) is None:
             raise ValueError(f"{key!r} is no key inside a job")

@@ -160,9 +160,7 @@ def _started(job: SoakJob, workers: int) -> Iterator[_Workers]:
 
 
 def _look(job: SoakJob, pack: _Workers, seconds: float, ended: int) -> Sample:
-    log = job.database.with_name(job.database.name + "-wal")
-    log_bytes = log.stat().st_size if log.exists() else 0
-    return Sample(round(seconds, 1), ended, pack.memory("VmRSS"), log_bytes)
+    return Sample(round(seconds, 1), ended, pack.memory("VmRSS"), job.log_bytes())
 
 
 def _memory(pid: int, name: str) -> int:
