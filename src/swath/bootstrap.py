@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -62,7 +62,13 @@ def make_registry(settings: Settings) -> Registry:
 
 
 @asynccontextmanager
-async def make_worker(services: Services, registry: Registry, job_id: str | None = None) -> AsyncIterator[Worker]:
+async def make_worker(
+    services: Services,
+    registry: Registry,
+    job_id: str | None = None,
+    *,
+    on_standstill: Callable[[], None] = lambda: None,
+) -> AsyncIterator[Worker]:
     """A worker of this process; for one job only if `job_id` is given."""
     settings, worker_id = services.settings, new_worker_id()
     transport = WreqTransport()
@@ -84,7 +90,9 @@ async def make_worker(services: Services, registry: Registry, job_id: str | None
                 grace_seconds=settings.grace_seconds,
                 heartbeat_seconds=settings.heartbeat_seconds,
                 report_seconds=min(1.0, settings.lease_seconds / 3),
+                standstill_seconds=settings.standstill_seconds,
             ),
+            on_standstill,
         )
     finally:
         await transport.close()

@@ -39,6 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float = 15.0
     heartbeat_seconds: float = 5.0
     grace_seconds: float = 30.0
+    standstill_seconds: float = 30.0
     max_items: int = 256
     log_level: str = "WARNING"
     fsync: bool = False
@@ -195,6 +196,7 @@ _PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
     "lease_seconds": _seconds,
     "heartbeat_seconds": _seconds,
     "grace_seconds": _seconds,
+    "standstill_seconds": _seconds,
     "max_items": _count,
     "log_level": _level,
     "fsync": _switch,

@@ -50,13 +50,13 @@ class Shell:
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+    async def start(self, *arguments: str, **variables: str) -> asyncio.subprocess.Process:
         """Starts a command."""
         process = await asyncio.create_subprocess_exec(
             str(SWATH),
             *arguments,
             cwd=self.folder,
-            env=self.environment,
+            env=self.environment | variables,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )

@@ -81,8 +81,8 @@ def test_a_read_only_folder_is_said_in_one_line(shell: Shell, disk: Disk, used: 
     if used:
         assert shell.swath("run", "example-mock", "--items", "items.csv", "--job-id", "one").returncode == 0
     disk.remount("ro")
-    shell.environment["SWATH_GRACE_SECONDS"] = "1"
-    for command in (["run", "example-mock", "--items", "items.csv", "--job-id", "two"], ["worker"]):
+    run = ["run", "example-mock", "--items", "items.csv", "--job-id", "two"]
+    for command in (run, ["worker"], ["worker", "--processes", "2"]):
         done = shell.swath(*command)
         assert done.returncode == 2, (command, done.stderr)
         assert "SWATH_DATA" in _one_line(done.stderr)

@@ -19,7 +19,7 @@ ITEMS = 400
 POISON = 123
 
 SCRAPER = f"""
-import asyncio, os
+import asyncio, os, sys, time
 from swath import HttpScraper, Input, scraper
 
 class In(Input):
@@ -32,14 +32,24 @@ class Deadly(HttpScraper):
     async def fetch(self, item, web):
         await asyncio.sleep(0.005)
         if item.n == {POISON}:
-            os._exit(66)
+            await self.die()
         return None
+
+    async def die(self):
+        HOW
 """
+
+HOW = {
+    "at once": "os._exit(66)",
+    "by a task that exits": "asyncio.create_task(self.exit()); await asyncio.sleep(5)\n\n    async def exit(self):\n"
+    "        sys.exit(66)",
+}
 
 
 @pytest.mark.req("S6", "W4", "Z1")
-async def test_one_deadly_input_among_many_ends_as_poison(shell: Shell) -> None:
-    shell.write("deadly.py", SCRAPER)
+@pytest.mark.parametrize("how", HOW)
+async def test_one_deadly_input_among_many_ends_as_poison(shell: Shell, how: str) -> None:
+    shell.write("deadly.py", SCRAPER.replace("HOW", HOW[how]))
     shell.write("items.csv", "\n".join(["n", *map(str, range(1, ITEMS + 1))]))
     code, _, err = await shell.run("jobs", "create", "deadly.py", "--items", "items.csv", "--job-id", "p", "--quiet")
     assert code == 0, err
@@ -62,5 +72,29 @@ async def test_one_deadly_input_among_many_ends_as_poison(shell: Shell) -> None:
     others = [item for item in items if item.seq != POISON]
     assert {item.state for item in others} == {ItemState.SUCCESS}
     assert {item.tries.crashes for item in others} == {0}
-    assert 4 <= told.decode().count("exited with status 66") <= 5
+    assert 4 <= told.decode().count("; starting another in") <= 5
     assert (await shell.run("jobs", "verify", "p"))[0] == 0
+
+
+@pytest.mark.req("S6", "W3", "W4")
+async def test_an_input_that_never_gives_the_process_back_ends_as_poison_too(shell: Shell) -> None:
+    shell.write("deadly.py", SCRAPER.replace("HOW", "time.sleep(1_000)"))
+    shell.write("items.csv", "\n".join(["n", *map(str, range(POISON - 5, POISON + 5))]))
+    shell.write("policy.yaml", "timeouts: {item_seconds: 0.5}")
+    create = ("jobs", "create", "deadly.py", "--items", "items.csv", "--job-id", "p", "--policy", "policy.yaml")
+    code, _, err = await shell.run(*create, "--quiet")
+    assert code == 0, err
+    process = await shell.start(
+        "worker", "--processes", "2", SWATH_STANDSTILL_SECONDS="0.5", SWATH_HEARTBEAT_SECONDS="0.2"
+    )
+    store = EmbeddedStore.open(shell.folder / "data", SystemClock())
+    try:
+        async with asyncio.timeout(60):
+            while not (status := await store.status("p")).state.terminal:
+                await asyncio.sleep(0.05)
+    finally:
+        await store.close()
+    process.terminate()
+    _, told = await asyncio.wait_for(process.communicate(), 30)
+    assert (status.counts.success, status.failures) == (9, {"poison": 1})
+    assert 4 <= told.decode().count("; starting another in") <= 5

@@ -75,9 +75,9 @@ class OthersOverlooked(MemoryStore):
     """Slots are granted as if there were no other worker."""
 
     def _grant(self, job: StoredJob, worker_id: str, ceiling: int) -> tuple[int, int]:
-        slots = max(ceiling, self._target(job, worker_id))
-        job.shares[worker_id].slots = slots
-        return slots, self._target(job, worker_id)
+        target = self._target(job, worker_id, ceiling)
+        job.shares[worker_id].slots = max(ceiling, target)
+        return max(ceiling, target), target
 
 
 class WallClock(FakeClock):

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.domain.lease import MAX_LEASE_ITEMS, MIN_LEASE_ITEMS, fair_share, grant_slots, lease_size
+from swath.domain.lease import (
+    LEASE_ROUNDS,
+    MAX_LEASE_ITEMS,
+    MIN_LEASE_ITEMS,
+    fair_share,
+    grant_slots,
+    lease_size,
+    target_slots,
+)
 
 limits = st.integers(1, 200)
 demand_lists = st.lists(st.integers(0, 60), max_size=12)
@@ -112,5 +120,21 @@ def test_leases_shrink_towards_the_end_of_a_job_so_that_none_holds_it_up(workers
         sizes.append(lease_size(left, workers, limit))
         left -= sizes[-1]
     assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] == MAX_LEASE_ITEMS
+    assert sizes[0] == min(MAX_LEASE_ITEMS, LEASE_ROUNDS * -(-limit // workers))
     assert sizes[-1] <= last
+
+
+@pytest.mark.req("S3")
+def test_a_worker_with_few_slots_gets_small_leases_so_that_urgent_work_need_not_wait_long() -> None:
+    assert lease_size(10**6, 1, 1) == LEASE_ROUNDS
+    assert lease_size(10**6, 1, 8) == MAX_LEASE_ITEMS
+
+
+@pytest.mark.req("S1", "J5")
+@given(limit=limits, ceilings=st.lists(st.integers(0, 60), min_size=1, max_size=6))
+def test_after_the_limit_was_lowered_nobody_starts_what_others_must_make_room_for(
+    limit: int, ceilings: list[int]
+) -> None:
+    mine, others = ceilings[0], sum(ceilings[1:])
+    target = target_slots(limit, mine, limit, others)
+    assert target == (limit if mine + others <= limit else max(0, limit - others))

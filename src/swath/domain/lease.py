@@ -29,10 +29,12 @@ __all__ = [
     "fair_share",
     "grant_slots",
     "lease_size",
+    "target_slots",
 ]
 
 MAX_LEASE_ITEMS = 100
 MIN_LEASE_ITEMS = 8
+LEASE_ROUNDS = 13  # times that a worker may fill all its slots from one lease
 POISON_CRASHES = 3  # deaths of a worker that ran nothing but this item
 
 
@@ -132,13 +134,24 @@ def grant_slots(limit: int, ceiling: int, target: int, slots_of_others: int) -> 
     return max(ceiling, min(target, limit - slots_of_others))
 
 
+def target_slots(limit: int, ceiling: int, fair: int, slots_of_others: int) -> int:
+    """What a worker is to come to: its fair share, or less after the limit was lowered.
+
+    While all together have more than the limit, nobody starts anything that others would have to make room for first.
+    """
+    if ceiling + slots_of_others > limit:
+        return min(fair, max(0, limit - slots_of_others))
+    return fair
+
+
 def lease_size(claimable: int, workers: int, limit: int) -> int:
     """How many items to hand out at once: enough to spare round trips, few enough to leave work for others.
 
     Halving what is left among the workers on the job keeps the last leases small, down to what a worker's share of the
-    `limit` lets it run at once, so no straggler holds up the end.
+    `limit` lets it run at once, so no straggler holds up the end. A small share makes for small leases at any time, so
+    that a worker is soon free to look who is more urgent.
     """
     workers = max(1, workers)
-    fair = -(-claimable // (2 * workers))
-    smallest = min(MIN_LEASE_ITEMS, -(-limit // workers))
-    return min(claimable, max(smallest, min(MAX_LEASE_ITEMS, fair)))
+    fair, share = -(-claimable // (2 * workers)), -(-limit // workers)
+    smallest, largest = min(MIN_LEASE_ITEMS, share), min(MAX_LEASE_ITEMS, LEASE_ROUNDS * share)
+    return min(claimable, max(smallest, min(largest, fair)))

@@ -25,7 +25,7 @@ COMMAND = (sys.executable, "-m", "swath.entrypoints.cli.main")
 def main() -> None:
     """Prints one line for each number of worker processes."""
     parser = argparse.ArgumentParser(prog="python -m swath.testing.slot_use")
-    parser.add_argument("--items", type=int, default=400)
+    parser.add_argument("--items", type=int, default=1_000)
     parser.add_argument("--limit", type=int, default=8, help="max_concurrent_workers")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     options = parser.parse_args()

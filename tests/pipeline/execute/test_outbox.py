@@ -6,10 +6,19 @@ import asyncio
 
 import pytest
 
-from swath.domain.attempt import HandedBack
+from swath.domain.attempt import Ended, HandedBack
 from swath.domain.page import Page
 from swath.domain.result import Result
-from swath.pipeline.execute.outbox import CROWDED_BYTES, CROWDED_ITEMS, GROUP_ITEMS, Outbox, Outcome
+from swath.domain.transitions import ItemState
+from swath.pipeline.execute import outbox as outbox_module
+from swath.pipeline.execute.outbox import (
+    CROWDED_BYTES,
+    CROWDED_ITEMS,
+    FAILED_IN_A_ROW,
+    GROUP_ITEMS,
+    Outbox,
+    Outcome,
+)
 
 
 def outcome(seq: int, size: int = 0) -> Outcome:
@@ -59,3 +68,17 @@ async def test_it_is_crowded_by_number_and_by_bytes_and_not_when_it_is_empty_aga
     assert large.crowded
     await large.group(0)
     assert not large.crowded
+
+
+@pytest.mark.req("S4")
+async def test_failures_in_a_row_go_at_once_because_a_circuit_may_be_about_to_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outbox_module, "GROUP_SECONDS", 60.0)
+    outbox = Outbox()
+    for seq in range(FAILED_IN_A_ROW):
+        assert not outbox._group.is_set()
+        outbox.put(Outcome(str(seq), Ended(seq=seq, state=ItemState.FAILED)), idle=False)
+    assert len(await asyncio.wait_for(outbox.group(60), 1)) == FAILED_IN_A_ROW
+    outbox.put(Outcome("good", Ended(seq=9, state=ItemState.SUCCESS)), idle=False)
+    assert not outbox._group.is_set()

@@ -83,5 +83,17 @@ def test_slots_given_up_while_there_was_nothing_to_run_are_owed_again_when_a_fur
     slots = JobSlots(4, 4, plenty)
     slots.apply(grant(4, 0))
     assert (slots.free, slots.owed) == (0, False)
-    slots.hope_for(8)
+    slots.hope_for(8, 0)
     assert (slots.free, slots.owed) == (0, True)  # asked for, not taken: others may have got them
+
+
+@pytest.mark.req("S1", "J5")
+def test_a_lease_under_another_policy_binds_at_once_when_the_limit_is_lower() -> None:
+    slots = JobSlots(8, 8, plenty)
+    for seq in range(5):
+        slots.take(seq)
+    slots.hope_for(2, 1)
+    assert slots.free == 0
+    for seq in range(4):
+        slots.give(seq)
+    assert (slots.running, slots.free) == (1, 1)

@@ -30,6 +30,7 @@ from swath.domain.failure import Failure, FailureKind
 seen = {}
 running = 0
 peak = 0
+starts = []  # how many ran with each
 released = False
 
 class In(Input):
@@ -51,6 +52,7 @@ class Local(HttpScraper):
         global running, peak
         running += 1
         peak = max(peak, running)
+        starts.append(running)
         try:
             seen[item.n] = seen.get(item.n, 0) + 1
             if item.block:
@@ -163,6 +165,24 @@ async def test_the_limit_is_used_and_never_exceeded(site: Site) -> None:
     await site.submit([{"sleep": 0.01}] * 60, {"throttling": {"max_concurrent_workers": 3}})
     await site.work_to_the_end()
     assert site.module["peak"] == 3
+
+
+@pytest.mark.req("S1", "J5", "Z3")
+async def test_a_lowered_limit_holds_for_everything_that_starts_after_it(site: Site) -> None:
+    calm = {"circuit_breaker": {"min_requests": 1}}
+    await site.submit([{"sleep": 0.05}] * 150, {"throttling": {"max_concurrent_workers": 8}, **calm})
+    working = asyncio.create_task(site.work_to_the_end())
+    store, starts = site.services.store, site.module["starts"]
+    for limit in (2, 8, 2):
+        before = (await store.status("j")).counts.ended
+        while (await store.status("j")).counts.ended < before + 25:
+            await asyncio.sleep(0.005)
+        await store.change_policy("j", (await store.status("j")).job.policy.with_concurrency(limit))
+        began = len(starts)
+    status = await working
+    assert status.counts.success == 150
+    assert max(starts[:began]) == 8
+    assert max(starts[began:]) == 2
 
 
 @pytest.mark.req("S6")

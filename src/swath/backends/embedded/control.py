@@ -12,7 +12,7 @@ import msgspec
 
 from swath.backends.embedded.deletion import delete_at
 from swath.backends.embedded.jobs import row_of, status
-from swath.backends.embedded.leases import Times, held_items
+from swath.backends.embedded.leases import held_items
 from swath.backends.embedded.schema import Rank
 from swath.backends.embedded.specs import decode_job, encode_job
 from swath.domain.errors import Conflict
@@ -31,7 +31,7 @@ def job_to_change(db: sqlite3.Connection, job_id: str) -> sqlite3.Row:
     return row
 
 
-def pause(db: sqlite3.Connection, job_id: str) -> JobStatus:
+def pause(db: sqlite3.Connection, boot: float, job_id: str) -> JobStatus:
     """See JobControl.pause."""
     row = job_to_change(db, job_id)
     state = JobState(row["state"])
@@ -41,10 +41,10 @@ def pause(db: sqlite3.Connection, job_id: str) -> JobStatus:
     if state is not JobState.PAUSED:
         check_job(state, JobState.PAUSED)
         db.execute("UPDATE jobs SET state = ? WHERE job_no = ?", (JobState.PAUSED.value, row["job_no"]))
-    return status(db, job_id)
+    return status(db, boot, job_id)
 
 
-def resume(db: sqlite3.Connection, times: Times, job_id: str) -> JobStatus:
+def resume(db: sqlite3.Connection, boot: float, job_id: str) -> JobStatus:
     """See JobControl.resume. The pace is measured anew: the break says nothing of it."""
     row = job_to_change(db, job_id)
     state = JobState(row["state"])
@@ -55,11 +55,11 @@ def resume(db: sqlite3.Connection, times: Times, job_id: str) -> JobStatus:
         check_job(state, resumed)
         db.execute(
             "UPDATE jobs SET state = ?1, served = (SELECT value FROM meta WHERE key = 'granted'), released = ?2, "
-            "finished = 0, in_a_row = 0, opened = NULL, window = '', steady = 0, mark_at = ?3, "
-            "mark_ended = success + failed + skipped + cancelled WHERE job_no = ?4",
-            (resumed.value, _released(db, row["job_no"]), times.boot, row["job_no"]),
+            "finished = 0, in_a_row = 0, opened = NULL, window = '', pace = 0, steady = 0, mark_at = ?3 "
+            "WHERE job_no = ?4",
+            (resumed.value, _released(db, row["job_no"]), boot, row["job_no"]),
         )
-    return status(db, job_id)
+    return status(db, boot, job_id)
 
 
 def _released(db: sqlite3.Connection, job_no: int) -> int:
@@ -71,15 +71,15 @@ def _released(db: sqlite3.Connection, job_no: int) -> int:
     return int(waiting) + sum(len(held_items(db, job_no, fence, seqs)) for fence, seqs in leases)
 
 
-def cancel(db: sqlite3.Connection, job_id: str) -> JobStatus:
+def cancel(db: sqlite3.Connection, boot: float, job_id: str) -> JobStatus:
     """See JobControl.cancel."""
     row = job_to_change(db, job_id)
     if not JobState(row["state"]).terminal and row["stopping"] is None:
         db.execute("UPDATE jobs SET stopping = ? WHERE job_no = ?", (Stopping.CANCELLED.value, row["job_no"]))
-    return status(db, job_id)
+    return status(db, boot, job_id)
 
 
-def change_policy(db: sqlite3.Connection, job_id: str, policy: ExecutionPolicy) -> JobStatus:
+def change_policy(db: sqlite3.Connection, boot: float, job_id: str, policy: ExecutionPolicy) -> JobStatus:
     """See JobControl.change_policy."""
     row = job_to_change(db, job_id)
     job = decode_job(row["spec"])
@@ -94,14 +94,14 @@ def change_policy(db: sqlite3.Connection, job_id: str, policy: ExecutionPolicy) 
                 row["job_no"],
             ),
         )
-    return status(db, job_id)
+    return status(db, boot, job_id)
 
 
-def delete(db: sqlite3.Connection, job_id: str) -> JobStatus:
+def delete(db: sqlite3.Connection, boot: float, job_id: str) -> JobStatus:
     """See JobControl.delete."""
     row = row_of(db, job_id)
     state = JobState(row["state"])
     if not state.terminal and state is not JobState.LOADING:
         raise Conflict(f"job {job_id!r} is {state}; cancel it first")
     db.execute("UPDATE jobs SET deleting = 1, delete_at = 0 WHERE job_no = ?", (row["job_no"],))
-    return status(db, job_id)
+    return status(db, boot, job_id)

@@ -20,6 +20,7 @@ from swath.backends.embedded.specs import decode_job, readable
 from swath.domain.attempt import Ended
 from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
+from swath.domain.pace import overall
 from swath.domain.transitions import ItemState, JobState, check_job
 
 __all__ = ["claim_ending", "end", "sweep"]
@@ -98,8 +99,10 @@ def _write_ends(
 def end(db: sqlite3.Connection, times: Times, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
     """See Endings.end."""
     job_no = job_under(db, lease, Purpose.END)
-    old, remaining, spec = db.execute(
-        "SELECT state, total - success - failed - skipped - cancelled, spec FROM jobs WHERE job_no = ?", (job_no,)
+    old, remaining, ran, started_at, spec = db.execute(
+        "SELECT state, total - success - failed - skipped - cancelled, success + failed + skipped - mark_ended, "
+        "started_at, spec FROM jobs WHERE job_no = ?",
+        (job_no,),
     ).fetchone()
     if remaining:
         raise ValueError(f"{remaining} items of job {lease.job.job_id!r} have not ended")
@@ -107,8 +110,16 @@ def end(db: sqlite3.Connection, times: Times, lease: Lease, state: JobState, man
         raise ValueError(f"a job cannot go to its end as {state}")
     check_job(JobState(old), state)
     db.execute(
-        "UPDATE jobs SET state = ?, ended_at = ?, delete_at = coalesce(delete_at, ?), manifest = ? WHERE job_no = ?",
-        (state.value, times.now, delete_at(times.now, decode_job(spec).policy), msgspec.json.encode(manifest), job_no),
+        "UPDATE jobs SET state = ?, ended_at = ?, pace = ?, delete_at = coalesce(delete_at, ?), manifest = ? "
+        "WHERE job_no = ?",
+        (
+            state.value,
+            times.now,
+            overall(ran, started_at, times.now),
+            delete_at(times.now, decode_job(spec).policy),
+            msgspec.json.encode(manifest),
+            job_no,
+        ),
     )
     db.execute("DELETE FROM leases WHERE fence = ?", (lease.fence,))
-    return status(db, lease.job.job_id)
+    return status(db, times.boot, lease.job.job_id)

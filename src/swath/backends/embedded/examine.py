@@ -92,7 +92,7 @@ def job_ids(folder: Path, prefix: str, limit: int = 100) -> list[str]:
     try:
         with closing(_connect(file)) as db:
             return [job_id for (job_id,) in db.execute(query, (len(prefix), prefix, limit))]
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeEncodeError):
         return []
 
 

@@ -23,7 +23,7 @@ from swath.domain.transitions import ItemState, JobState, check_job
 __all__ = ["retry"]
 
 
-def retry(db: sqlite3.Connection, job_id: str, selection: Selection) -> JobStatus:
+def retry(db: sqlite3.Connection, boot: float, job_id: str, selection: Selection) -> JobStatus:
     """See JobControl.retry."""
     row = job_to_change(db, job_id)
     state, job_no = JobState(row["state"]), row["job_no"]
@@ -49,10 +49,10 @@ def retry(db: sqlite3.Connection, job_id: str, selection: Selection) -> JobStatu
         "UPDATE jobs SET state = ?, generation = generation + 1, stopping = NULL, started_at = NULL, ended_at = NULL, "
         "served = (SELECT value FROM meta WHERE key = 'granted'), released = 0, finished = 0, in_a_row = 0, "
         "opened = NULL, window = '', pace = 0, steady = 0, mark_at = NULL, "
-        "mark_ended = success + failed + skipped + cancelled, delete_at = NULL WHERE job_no = ?",
+        "mark_ended = success + failed + skipped, delete_at = NULL WHERE job_no = ?",
         (JobState.PENDING.value, job_no),
     )
-    return status(db, job_id)
+    return status(db, boot, job_id)
 
 
 @contextmanager

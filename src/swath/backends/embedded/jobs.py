@@ -14,9 +14,10 @@ import msgspec
 from swath.backends.embedded.specs import decode_job
 from swath.domain.errors import StoreDamaged, UnknownName
 from swath.domain.job import Counts, JobStatus, Stopping, WaitingFor
+from swath.domain.pace import Pace, per_second
 from swath.domain.transitions import JobState
 
-__all__ = ["jobs", "row_of", "status"]
+__all__ = ["jobs", "pace_of", "row_of", "status"]
 
 T = TypeVar("T", JobState, Stopping)
 Ask = Callable[[], WaitingFor | None]
@@ -34,21 +35,26 @@ def row_of(db: sqlite3.Connection, job_id: str) -> sqlite3.Row:
     return row
 
 
-def status(db: sqlite3.Connection, job_id: str, waiting_for: Ask = lambda: None) -> JobStatus:
+def status(db: sqlite3.Connection, boot: float, job_id: str, waiting_for: Ask = lambda: None) -> JobStatus:
     """See JobStore.status."""
-    return _status(db, row_of(db, job_id), waiting_for())
+    return _status(db, boot, row_of(db, job_id), waiting_for())
 
 
-def jobs(db: sqlite3.Connection, after: str | None, limit: int, waiting_for: Ask) -> list[JobStatus]:
+def jobs(db: sqlite3.Connection, boot: float, after: str | None, limit: int, waiting_for: Ask) -> list[JobStatus]:
     """See JobStore.jobs."""
     before = (1 << 62) if after is None else row_of(db, after)["job_no"]
     cursor = db.execute("SELECT * FROM jobs WHERE job_no < ? ORDER BY job_no DESC LIMIT ?", (before, limit))
     cursor.row_factory = sqlite3.Row
     told = waiting_for()
-    return [_status(db, row, told) for row in cursor.fetchall()]
+    return [_status(db, boot, row, told) for row in cursor.fetchall()]
 
 
-def _status(db: sqlite3.Connection, row: sqlite3.Row, waiting_for: WaitingFor | None) -> JobStatus:
+def pace_of(row: sqlite3.Row) -> Pace:
+    """What the job's row says of its pace."""
+    return Pace(row["pace"], row["steady"], row["mark_at"] or 0.0)
+
+
+def _status(db: sqlite3.Connection, boot: float, row: sqlite3.Row, waiting_for: WaitingFor | None) -> JobStatus:
     state = _known(JobState, row["state"])
     return JobStatus(
         job=decode_job(row["spec"]),
@@ -56,7 +62,7 @@ def _status(db: sqlite3.Connection, row: sqlite3.Row, waiting_for: WaitingFor | 
         generation=row["generation"],
         counts=_counts(db, row),
         failures=dict(db.execute("SELECT kind, items FROM failures WHERE job_no = ? ORDER BY kind", (row["job_no"],))),
-        items_per_second=row["pace"],
+        items_per_second=row["pace"] if state.terminal else per_second(pace_of(row), boot, row["concurrency"]),
         started_at=row["started_at"],
         ended_at=row["ended_at"],
         loaded_rows=row["loaded_rows"],

@@ -48,6 +48,11 @@ class Notes:
             self._free.append(place)
             self._write(bytes(_NOTE.size), place)
 
+    @property
+    def anything_runs(self) -> bool:
+        """Whether an item runs."""
+        return bool(self._places)
+
     def wait_for(self, what: WaitingFor | None) -> None:
         """What it waits for from now on."""
         os.pwrite(self._descriptor, bytes([_WAITING.index(what)]), 0)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
+from swath.backends.embedded.jobs import pace_of
 from swath.backends.embedded.leases import Times
 from swath.backends.embedded.specs import decode_job
-from swath.domain import circuit
+from swath.domain import circuit, pace
 from swath.domain.attempt import Ended, Finding
 from swath.domain.circuit import Circuit
 from swath.domain.job import Stopping
@@ -22,8 +22,6 @@ from swath.domain.policy import OnOpen
 from swath.domain.transitions import ItemState, JobState, check_job
 
 __all__ = ["count", "write_outcome"]
-
-PACE_SECONDS: Final = 5.0
 
 
 def write_outcome(db: sqlite3.Connection, times: Times, job_no: int, generation: int, end: Ended) -> None:
@@ -40,8 +38,8 @@ def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[E
     if not counted:
         return
     cursor = db.execute(
-        "SELECT state, stopping, success + failed + skipped + cancelled AS ended, released, finished, in_a_row, "
-        "opened, window, pace, steady, mark_at, mark_ended, spec FROM jobs WHERE job_no = ?",
+        "SELECT state, stopping, concurrency, released, finished, in_a_row, opened, window, pace, steady, mark_at, spec "
+        "FROM jobs WHERE job_no = ?",
         (job_no,),
     )
     cursor.row_factory = sqlite3.Row
@@ -50,7 +48,7 @@ def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[E
     db.execute(
         "UPDATE jobs SET success = success + ?, not_found = not_found + ?, failed = failed + ?, skipped = skipped + ?, "
         "cancelled = cancelled + ?, window = ?, in_a_row = ?, finished = ?, opened = ?, state = ?, stopping = ?, "
-        "pace = ?, steady = ?, mark_at = ?, mark_ended = ? WHERE job_no = ?",
+        "pace = ?, steady = ?, mark_at = ? WHERE job_no = ?",
         (
             by_state[ItemState.SUCCESS],
             sum(end.finding is Finding.NOT_FOUND for end in counted),
@@ -58,7 +56,7 @@ def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[E
             by_state[ItemState.SKIPPED],
             by_state[ItemState.CANCELLED],
             *_circuit(job, counted),
-            *_pace(job, times.boot, job["ended"] + len(counted)),
+            *_pace(job, times.boot, len(counted)),
             job_no,
         ),
     )
@@ -84,13 +82,6 @@ def _circuit(job: sqlite3.Row, counted: Sequence[Ended]) -> tuple[str, int, int,
     return after.window, after.in_a_row, after.finished, after.opened, state, stopping
 
 
-def _pace(job: sqlite3.Row, boot: float, ended: int) -> tuple[float, int, float, int]:
-    """Items per second between marks some seconds apart, so that it follows the present and does not jitter."""
-    pace, steady, mark_at, mark_ended = job["pace"], job["steady"], job["mark_at"], job["mark_ended"]
-    elapsed = boot - mark_at
-    if elapsed < 0:  # marked before the machine was started again
-        return pace, steady, boot, ended
-    recent = (ended - mark_ended) / elapsed if elapsed else pace
-    if elapsed >= PACE_SECONDS:
-        return recent, 1, boot, ended
-    return pace if steady else recent, steady, mark_at, mark_ended
+def _pace(job: sqlite3.Row, boot: float, items: int) -> tuple[float, float, float]:
+    after = pace.record(pace_of(job), boot, items, job["concurrency"])
+    return after.ended, after.weight, after.at

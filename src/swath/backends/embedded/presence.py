@@ -116,9 +116,11 @@ class Presence:
                 self._path(worker_id).unlink(missing_ok=True)
 
     def leave(self) -> None:
-        """Lets go of all locks of this process."""
-        for worker_id, (descriptor, _) in self._held.items():
-            self._path(worker_id).unlink(missing_ok=True)
+        """Lets go of all locks of this process. Of a worker that leaves while items run the notes stay: a scraper may
+        have made it leave, and whoever rescues its leases must know which."""
+        for worker_id, (descriptor, notes) in self._held.items():
+            if not notes.anything_runs:
+                self._path(worker_id).unlink(missing_ok=True)
             os.close(descriptor)
         self._held.clear()
 

@@ -66,10 +66,10 @@ CREATE TABLE IF NOT EXISTS jobs (
     loaded_rows INTEGER NOT NULL DEFAULT 0,
     started_at  REAL,                        -- this generation
     ended_at    REAL,
-    pace        REAL NOT NULL DEFAULT 0,     -- items per second between the last two marks
-    steady      INTEGER NOT NULL DEFAULT 0,  -- 1: there were two marks
+    pace        REAL NOT NULL DEFAULT 0,     -- this and the next two: domain/pace.py; when it has ended, its overall pace
+    steady      REAL NOT NULL DEFAULT 0,
     mark_at     REAL,                        -- on the boot clock
-    mark_ended  INTEGER NOT NULL DEFAULT 0,
+    mark_ended  INTEGER NOT NULL DEFAULT 0,  -- items that were run by earlier generations
     deleting    INTEGER NOT NULL DEFAULT 0,
     delete_at   REAL,                        -- Unix seconds; 0: at once
     purged      INTEGER NOT NULL DEFAULT 0,  -- items that its deletion has removed

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from swath.domain.lease import Report, fair_share, grant_slots
+from swath.domain.lease import Report, fair_share, grant_slots, target_slots
 
 __all__ = ["Slots", "begun", "enter", "leave", "regrant"]
 
@@ -31,7 +31,7 @@ def enter(db: sqlite3.Connection, job_no: int, worker: str, limit: int, items: i
         "UPDATE shares SET demand = demand + ? WHERE job_no = ? AND worker = ? RETURNING slots", (items, job_no, worker)
     ).fetchone()
     if known is not None:
-        return Slots(known[0], _target(db, job_no, worker, limit))
+        return Slots(known[0], _target(db, job_no, worker, limit, known[0]))
     db.execute("INSERT INTO shares (job_no, worker, slots, demand) VALUES (?, ?, 0, ?)", (job_no, worker, items))
     return _give(db, job_no, worker, limit, 0)
 
@@ -55,19 +55,24 @@ def regrant(db: sqlite3.Connection, job_no: int, worker: str, limit: int, report
 
 
 def _give(db: sqlite3.Connection, job_no: int, worker: str, limit: int, ceiling: int) -> Slots:
-    target = _target(db, job_no, worker, limit)
-    (others,) = db.execute(
-        "SELECT coalesce(sum(slots), 0) FROM shares WHERE job_no = ? AND worker <> ?", (job_no, worker)
-    ).fetchone()
-    slots = grant_slots(limit, ceiling, target, others)
+    target = _target(db, job_no, worker, limit, ceiling)
+    slots = grant_slots(limit, ceiling, target, _slots_of_others(db, job_no, worker))
     db.execute("UPDATE shares SET slots = ? WHERE job_no = ? AND worker = ?", (slots, job_no, worker))
     return Slots(slots, target)
 
 
-def _target(db: sqlite3.Connection, job_no: int, worker: str, limit: int) -> int:
+def _target(db: sqlite3.Connection, job_no: int, worker: str, limit: int, ceiling: int) -> int:
     rows = db.execute("SELECT worker, demand FROM shares WHERE job_no = ? ORDER BY worker", (job_no,)).fetchall()
     shares = fair_share(limit, [demand for _, demand in rows])
-    return shares[[other for other, _ in rows].index(worker)]
+    fair = shares[[other for other, _ in rows].index(worker)]
+    return target_slots(limit, ceiling, fair, _slots_of_others(db, job_no, worker))
+
+
+def _slots_of_others(db: sqlite3.Connection, job_no: int, worker: str) -> int:
+    (others,) = db.execute(
+        "SELECT coalesce(sum(slots), 0) FROM shares WHERE job_no = ? AND worker <> ?", (job_no, worker)
+    ).fetchone()
+    return int(others)
 
 
 def begun(db: sqlite3.Connection, job_no: int, worker: str) -> frozenset[int]:

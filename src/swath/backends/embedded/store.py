@@ -94,10 +94,10 @@ class EmbeddedStore:
         await self._db.write(loading.abandon, job_id)
 
     async def status(self, job_id: str) -> JobStatus:
-        return await self._db.read(jobs.status, job_id, self._presence.waiting_for)
+        return await self._db.read(jobs.status, self._clock.boot(), job_id, self._presence.waiting_for)
 
     async def jobs(self, after: str | None = None, limit: int = 100) -> list[JobStatus]:
-        return await self._db.read(jobs.jobs, after, limit, self._presence.waiting_for)
+        return await self._db.read(jobs.jobs, self._clock.boot(), after, limit, self._presence.waiting_for)
 
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         times = self._times()
@@ -108,22 +108,22 @@ class EmbeddedStore:
         return await self._db.read(items.item, job_id, item_id, times.now - times.boot)
 
     async def pause(self, job_id: str) -> JobStatus:
-        return await self._db.write(control.pause, job_id)
+        return await self._db.write(control.pause, self._clock.boot(), job_id)
 
     async def resume(self, job_id: str) -> JobStatus:
-        return await self._db.write(control.resume, self._times(), job_id)
+        return await self._db.write(control.resume, self._clock.boot(), job_id)
 
     async def cancel(self, job_id: str) -> JobStatus:
-        return await self._db.write(control.cancel, job_id)
+        return await self._db.write(control.cancel, self._clock.boot(), job_id)
 
     async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
-        return await self._db.write(control.change_policy, job_id, policy)
+        return await self._db.write(control.change_policy, self._clock.boot(), job_id, policy)
 
     async def retry(self, job_id: str, selection: Selection) -> JobStatus:
-        return await self._db.write(generations.retry, job_id, selection)
+        return await self._db.write(generations.retry, self._clock.boot(), job_id, selection)
 
     async def delete(self, job_id: str) -> JobStatus:
-        return await self._db.write(control.delete, job_id)
+        return await self._db.write(control.delete, self._clock.boot(), job_id)
 
     async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
         self._enter(worker_id)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredShare
 from swath.backends.memory.shelves import Shelves
-from swath.domain.lease import Lease, fair_share, grant_slots, lease_size
+from swath.domain.lease import Lease, fair_share, grant_slots, lease_size, target_slots
 from swath.domain.transitions import JobState, check_job
 from swath.domain.turns import Candidate, next_in_turn
 
@@ -81,19 +81,23 @@ class MemoryClaims:
             return self._grant(job, worker_id, ceiling=0)
         share = job.shares[worker_id]
         share.demand += items
-        return share.slots, self._target(job, worker_id)
+        return share.slots, self._target(job, worker_id, share.slots)
 
     def _grant(self, job: StoredJob, worker_id: str, ceiling: int) -> tuple[int, int]:
         """Gives a worker its share of the slots as things stand now; answers with slots and target."""
-        target = self._target(job, worker_id)
-        slots_of_others = sum(share.slots for worker, share in job.shares.items() if worker != worker_id)
-        slots = grant_slots(job.limit, ceiling, target, slots_of_others)
+        target = self._target(job, worker_id, ceiling)
+        slots = grant_slots(job.limit, ceiling, target, _slots_of_others(job, worker_id))
         job.shares[worker_id].slots = slots
         return slots, target
 
-    def _target(self, job: StoredJob, worker_id: str) -> int:
+    def _target(self, job: StoredJob, worker_id: str, ceiling: int) -> int:
         workers = sorted(job.shares)
-        return fair_share(job.limit, [job.shares[worker].demand for worker in workers])[workers.index(worker_id)]
+        fair = fair_share(job.limit, [job.shares[worker].demand for worker in workers])[workers.index(worker_id)]
+        return target_slots(job.limit, ceiling, fair, _slots_of_others(job, worker_id))
+
+
+def _slots_of_others(job: StoredJob, worker_id: str) -> int:
+    return sum(share.slots for worker, share in job.shares.items() if worker != worker_id)
 
 
 def _candidate(job: StoredJob) -> Candidate:

@@ -14,12 +14,11 @@ from swath.domain.circuit import Circuit, unreleased
 from swath.domain.item import Item, PastEnd
 from swath.domain.job import Job, Stopping
 from swath.domain.lease import LeasedItem
+from swath.domain.pace import Pace, overall, per_second
 from swath.domain.transitions import ItemState, JobState
 from swath.ports.job_store import Batch, Loaded
 
 __all__ = ["Right", "StoredItem", "StoredJob", "StoredLease", "StoredShare"]
-
-PACE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -134,8 +133,8 @@ class StoredJob:
     failures: dict[str, int] = field(default_factory=dict)
     started_at: float | None = None
     ended_at: float | None = None
-    marks: list[tuple[float, int]] = field(default_factory=list)  # the last two: when (boot), and how many had ended
-    last_pace: float = 0.0
+    pace: Pace = field(default_factory=Pace)
+    ran_before: int = 0  # items that were run by earlier generations
     manifest: Mapping[str, Any] | None = None
 
     @property
@@ -183,16 +182,13 @@ class StoredJob:
         unfinished = [stored for stored in self.items.values() if stored.past is None]
         self.circuit = Circuit(released=sum(bool(i.fence) or not i.never_began for i in unfinished))
 
-    def mark(self, boot: float) -> None:
-        """Notes how far the job is, no more than once in some seconds."""
-        if not self.marks or boot - self.marks[-1][0] >= PACE_SECONDS:
-            self.marks = [*self.marks[-1:], (boot, sum(self.ended.values()))]
+    @property
+    def ran(self) -> int:
+        """Items that ended otherwise than by being cancelled, by the counters."""
+        return sum(self.ended.values()) - self.ended[ItemState.CANCELLED]
 
     def items_per_second(self, boot: float) -> float:
-        """The pace since the mark before the last one; a job that is over keeps the one it ended with."""
-        if self.state.terminal:
-            return self.last_pace
-        if not self.marks or boot <= self.marks[0][0]:
-            return 0.0
-        since, ended = self.marks[0]
-        return (sum(self.ended.values()) - ended) / (boot - since)
+        """The present pace; a job that is over has that of its last generation as a whole."""
+        if self.state.terminal and self.ended_at is not None:
+            return overall(self.ran - self.ran_before, self.started_at, self.ended_at)
+        return per_second(self.pace, boot, self.limit)

@@ -158,5 +158,5 @@ def _derived_job_id(order: Order, scraper: HttpScraper, source: str | None) -> s
     path = Path(items).resolve()
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.name.split(".")[0]).strip("-")[:60] or "items"
     parts = [f"{word}{rows}" for word, rows in (("first", order.limit), ("sample", order.sample)) if rows is not None]
-    mark = hashlib.sha256(f"{scraper.id}\0{source}\0{path}".encode()).hexdigest()[:8]
+    mark = hashlib.sha256(f"{scraper.id}\0{source}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return "-".join([scraper.id, stem, *parts, mark])

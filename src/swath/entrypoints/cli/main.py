@@ -3,9 +3,11 @@ code (C2)."""
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Final
 
@@ -44,8 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if completion_asked():
         root.main(prog_name="swath")  # answers the shell and exits
     stdout = sys.stdout
+    words = [_readable(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     try:
-        code = root.main(args=arguments, prog_name="swath", standalone_mode=False)
+        code = root.main(args=words, prog_name="swath", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        code = ExitCode.BAD_INPUT
     except BaseException as error:  # noqa: BLE001 the last net: one line for people, the rest on request
         if isinstance(error, BrokenPipeError) or sys.stdout is not stdout:
             sys.exit(ExitCode.INTERNAL)  # whoever read our output has gone, and click has put stdout out of harm's way
@@ -69,6 +75,11 @@ def _told(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.INTERNAL, f"{error}; nothing is lost: run the same command again when that is over"
         case SwathError():
             return ExitCode.INTERNAL, str(error)
+        case OSError() if _came_from_printing(error):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would try again at exit, and complain
+            return ExitCode.INTERNAL, f"stdout cannot be written: {error.strerror}"
+        case UnicodeEncodeError() if "\ud800" <= error.object[error.start] <= "\udfff":
+            return ExitCode.BAD_INPUT, f"{error.object!r} is not UTF-8 text, and only --items may be; rename it"
         case SystemExit():
             return ExitCode.INTERNAL, f"internal error: something called exit({error.code})"
     logging.getLogger("swath").debug("internal error", exc_info=error)
@@ -76,8 +87,23 @@ def _told(error: BaseException) -> tuple[ExitCode, str]:
     return ExitCode.INTERNAL, shown
 
 
+def _readable(word: str) -> str:
+    """A word that is not UTF-8 names a file, or nothing that we have: no store can hold it."""
+    if word.isprintable() or not any("\ud800" <= character <= "\udfff" for character in word):
+        return word
+    if any(os.path.lexists(path) for path in (word, word.partition("=")[2])):
+        return word
+    return word.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _came_from_printing(error: OSError) -> bool:
+    return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
 def _open_standard_files() -> None:
     """A caller may have closed them (`>&-`), and the event loop would then take their numbers for its own."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a path need not be text
     for number in range(3):
         try:
             os.fstat(number)

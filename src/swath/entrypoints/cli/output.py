@@ -6,9 +6,9 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from swath.domain.job import Counts, JobStatus
 
 __all__ = ["command", "describe", "print_json", "print_table", "span", "troubles"]
+
+GAP: Final = "  "
+SHORTEST: Final = 12  # what is left of a column that gives way: less would name nothing
 
 
 def command(*words: str) -> str:
@@ -31,22 +34,53 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their contents; the last one takes what is left of the terminal."""
-    from rich.console import Console  # slow to import, and `--json` does without
-    from rich.table import Table
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], shorten: Sequence[str] = ()) -> None:
+    """A line for each row. Where a terminal is too narrow, columns of `shorten` give way, then the last ones go."""
+    from rich.cells import cell_len  # slow to import, and `--json` does without
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in header:
-        table.add_column(name, overflow="fold", no_wrap=name == header[0])
-    for row in rows:
-        table.add_row(*(_plain(cell) for cell in row))
-    Console(file=sys.stdout, highlight=False).print(table)
+    lines = [tuple(header), *(tuple(_plain(cell) for cell in row) for row in rows)]
+    natural = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    widths = natural
+    if sys.stdout.isatty():
+        widths = _fitted(natural, {header.index(name) for name in shorten}, shutil.get_terminal_size().columns)
+    for number, line in enumerate(lines):
+        cells = zip(line, widths, strict=False)  # what does not fit has no width
+        text = GAP.join(_cell(cell, width) for cell, width in cells).rstrip()
+        click.echo(click.style(text, bold=True) if number == 0 else text)
+
+
+def _fitted(natural: Sequence[int], elastic: Set[int], room: int) -> list[int]:
+    """Widths of as many columns as fit, from the left; all of them if none may give way."""
+    if not elastic:
+        return list(natural)
+    widths = list(natural)
+    while len(widths) > 1 and _least(widths, elastic) > room:
+        widths.pop()
+    while _length(widths) > room:
+        widest = max((at for at in elastic if at < len(widths)), key=lambda at: widths[at])
+        if widths[widest] <= 1:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _least(widths: Sequence[int], elastic: Set[int]) -> int:
+    return _length([min(width, SHORTEST) if at in elastic else width for at, width in enumerate(widths)])
+
+
+def _length(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _cell(text: str, width: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
 def _plain(cell: str) -> str:
-    """Text from files and sites must not be read as markup, nor move the cursor."""
-    return "".join(c if c.isprintable() else "·" for c in cell).replace("[", "\\[")
+    """Text from files and sites must not move the cursor."""
+    return "".join(c if c.isprintable() else "·" for c in cell)
 
 
 def describe(status: JobStatus) -> str:

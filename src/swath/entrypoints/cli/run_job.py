@@ -20,7 +20,7 @@ from swath.entrypoints.cli.intake import take_in
 from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.output import command, describe, print_json, span
 from swath.entrypoints.cli.progress import Display, watching
-from swath.entrypoints.cli.session import stop_on_signals
+from swath.entrypoints.cli.session import leave_at_a_standstill, stop_on_signals
 from swath.kit.registry import Registry
 from swath.settings import Settings
 
@@ -70,7 +70,7 @@ async def work_until_ended(
     """Works on the job until it is terminal, whoever ends it, or waits for a person, or until told to stop."""
     job_id = status.job.job_id
     finished = asyncio.Event()
-    async with make_worker(services, registry, job_id) as worker:
+    async with make_worker(services, registry, job_id, on_standstill=leave_at_a_standstill) as worker:
         working = asyncio.create_task(worker.run(finished))
         while not working.done():
             status = await _look(services, status, display)

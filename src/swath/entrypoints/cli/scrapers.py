@@ -31,6 +31,7 @@ def list_(as_json: bool) -> None:
     print_table(
         ("scraper", "version", "description", "from"),
         [(info.id, info.version, info.description, info.origin) for info in infos],
+        shorten=("scraper", "description", "from"),
     )
 
 

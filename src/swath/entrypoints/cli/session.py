@@ -10,14 +10,14 @@ import sys
 import threading
 from collections.abc import Coroutine
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.settings import Settings, read_settings
 
-__all__ = ["begin", "run_async", "stop_on_signals"]
+__all__ = ["begin", "leave_at_a_standstill", "run_async", "stop_on_signals"]
 
 T = TypeVar("T")
 
@@ -43,10 +43,20 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     asyncio.set_event_loop(loop)
     try:
         return loop.run_until_complete(work)
+    except (SystemExit, KeyboardInterrupt) as error:
+        _die_of(error)
     finally:
         if not loop.run_until_complete(_tasks_that_go_on()):
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
+
+
+def _die_of(error: BaseException) -> NoReturn:
+    """A task of a scraper called exit. Nothing is tidied up: the worker's notes of what it runs must outlive it, or the
+    item that did it would never be found out."""
+    code = f"({error.code})" if isinstance(error, SystemExit) else ""
+    click.echo(f"swath: internal error: a scraper's task ended the process by {type(error).__name__}{code}", err=True)
+    os._exit(ExitCode.INTERNAL)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -93,3 +103,13 @@ def stop_on_signals(stop: asyncio.Event, notice: str | None, grace_seconds: floa
 
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, on_signal)
+
+
+def leave_at_a_standstill() -> None:
+    """Ends the process when a scraper keeps it from doing anything: others take up what it held, and whichever item did
+    it is tried alone from now on and given up after three times."""
+    click.echo(
+        "swath: an item has kept this process from doing anything else for too long, so it ends; run it again to go on",
+        err=True,
+    )
+    os._exit(ExitCode.INTERNAL)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import click
 
-from swath.bootstrap import make_registry, make_worker, open_services
+from swath.bootstrap import Services, make_registry, make_worker, new_worker_id, open_services
+from swath.domain.errors import StoreUnavailable
 from swath.entrypoints.cli.options import complete_jobs
 from swath.entrypoints.cli.processes import LATE_SECONDS, keep_workers, stop_with_parent
-from swath.entrypoints.cli.session import begin, run_async, stop_on_signals
+from swath.entrypoints.cli.session import begin, leave_at_a_standstill, run_async, stop_on_signals
 from swath.settings import Settings
 
 __all__ = ["worker"]
@@ -41,19 +43,28 @@ async def _work(settings: Settings, job_id: str | None, *, with_parent: bool) ->
     if with_parent:
         stop_with_parent()
     async with open_services(settings) as services:
-        if job_id is not None:
-            await services.store.status(job_id)  # an unknown name is said at once
-        async with make_worker(services, make_registry(settings), job_id) as one:
+        await _check(services, job_id)
+        async with make_worker(services, make_registry(settings), job_id, on_standstill=leave_at_a_standstill) as one:
             await one.run(stop)
 
 
 async def _supervise(settings: Settings, job_id: str | None, processes: int) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop, _notice(settings), settings.grace_seconds + LATE_SECONDS)
-    async with open_services(settings) as services:  # a mistake is said once, and before anything is started
-        if job_id is not None:
-            await services.store.status(job_id)
+    async with open_services(settings) as services:
+        await _check(services, job_id)
     await keep_workers(processes, stop, job_id=job_id, grace_seconds=settings.grace_seconds)
+
+
+async def _check(services: Services, job_id: str | None) -> None:
+    """A mistake is said once, before anything is started: a name that is not there, a folder that is only for reading.
+
+    A full disk or a locked store is no mistake: a worker waits for them.
+    """
+    if job_id is not None:
+        await services.store.status(job_id)
+    with suppress(StoreUnavailable):
+        await services.store.renew(new_worker_id(), [])  # changes nothing, but could
 
 
 def _notice(settings: Settings) -> str:

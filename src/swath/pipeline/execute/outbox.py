@@ -1,7 +1,7 @@
 """Outbox: ends of items on their way to the store, collected into groups.
 
-Before: runner.py puts them in. After: committer.py takes a group when it is large enough, old enough, or when nothing
-else is running, so that a lone item does not wait.
+Before: runner.py puts them in. After: committer.py takes a group when it is large enough, old enough, when nothing else
+is running, so that a lone item does not wait, or when one after the other fails.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import msgspec
 
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.result import Result
+from swath.domain.transitions import ItemState
 
 __all__ = ["GROUP_ITEMS", "GROUP_SECONDS", "Outbox", "Outcome"]
 
 GROUP_ITEMS = 200
 GROUP_SECONDS = 0.05
+FAILED_IN_A_ROW = 3  # so many hurry, because a circuit may be about to open, and nothing is known before the commit
 CROWDED_ITEMS = 400
 CROWDED_BYTES = 64 * 1024 * 1024
 
@@ -42,6 +44,7 @@ class Outbox:
     def __init__(self) -> None:
         self._outcomes: list[Outcome] = []
         self._bytes = 0
+        self._failed_in_a_row = 0
         self._some = asyncio.Event()
         self._group = asyncio.Event()
 
@@ -58,7 +61,10 @@ class Outbox:
         self._outcomes.append(outcome)
         self._bytes += outcome.size
         self._some.set()
-        if idle or len(self._outcomes) >= GROUP_ITEMS or self.crowded:
+        if isinstance(outcome.end, Ended):
+            self._failed_in_a_row = self._failed_in_a_row + 1 if outcome.end.state is ItemState.FAILED else 0
+        failing = self._failed_in_a_row >= FAILED_IN_A_ROW
+        if idle or failing or len(self._outcomes) >= GROUP_ITEMS or self.crowded:
             self._group.set()
 
     def hurry(self) -> None:

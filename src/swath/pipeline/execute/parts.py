@@ -33,9 +33,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: str
     job_id: str | None = None
     max_items: int = 256
-    max_leases: int = 8
+    max_leases: int = 32
     grace_seconds: float = 30.0
     heartbeat_seconds: float = 5.0
     report_seconds: float = 1.0
+    standstill_seconds: float = 30.0
     housekeeping_seconds: float = 0.5
     removal_seconds: float = 5.0

@@ -29,7 +29,7 @@ class JobSlots:
     `room` says how many more items the worker as a whole may run, whatever its jobs allow.
     """
 
-    def __init__(self, slots: int, target: int, room: Callable[[], int]) -> None:
+    def __init__(self, slots: int, target: int, room: Callable[[], int], revision: int = 0) -> None:
         self._room = room
         self.turn = asyncio.Lock()
         self.users: set[UsesSlots] = set()
@@ -37,6 +37,7 @@ class JobSlots:
         self._begun: set[int] = set()
         self._ceiling = slots
         self._target = target
+        self._revision = revision
         self._shrink()
 
     @property
@@ -54,8 +55,14 @@ class JobSlots:
         """Whether our fair share is more than we have."""
         return self._ceiling < self._target
 
-    def hope_for(self, target: int) -> None:
-        """A further lease has come, with more to run than when we last reported, so our fair share may be larger."""
+    def hope_for(self, target: int, revision: int) -> None:
+        """A further lease has come, with more to run than when we last reported, so our fair share may be larger.
+
+        Under another policy the limit may be lower, and then the new share binds us at once.
+        """
+        if revision > self._revision:
+            self._target, self._revision = target, revision
+            self._shrink()
         self._target = max(self._target, target)
 
     def take(self, seq: int) -> None:

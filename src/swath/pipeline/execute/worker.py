@@ -31,16 +31,20 @@ _log = logging.getLogger("swath.worker")
 
 SHORTEST_IDLE_SECONDS = 0.02
 LONGEST_IDLE_SECONDS = 0.2
-STUCK_SECONDS = 30.0
 INTERRUPT_SECONDS = 5.0  # for the last commit, when what outlasted the grace period goes back
 
 
 class Worker:
-    """`run` returns after `stop` is set and what could be finished in the grace period is finished."""
+    """`run` returns after `stop` is set and what could be finished in the grace period is finished.
 
-    def __init__(self, parts: Parts, options: WorkerOptions) -> None:
+    `on_standstill` is called, in a thread of ours, when a scraper has not given the event loop back for so long that
+    nothing will come of it: whoever owns the process may then end it.
+    """
+
+    def __init__(self, parts: Parts, options: WorkerOptions, on_standstill: Callable[[], None] = lambda: None) -> None:
         self._parts = parts
         self._options = options
+        self._on_standstill = on_standstill
         self._runners: dict[int, LeaseRunner] = {}
         self._slots: dict[str, JobSlots] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -149,8 +153,9 @@ class Worker:
             work = self._parts.book.release(lease.worker_id, lease.fence)
         else:
             bench = Bench(lease.job, scraper, self._parts.transport, self._parts.clock, self._options.worker_id)
-            slots = self._slots.setdefault(lease.job.job_id, JobSlots(lease.slots, lease.target, self._room))
-            slots.hope_for(lease.target)
+            new = JobSlots(lease.slots, lease.target, self._room, lease.revision)
+            slots = self._slots.setdefault(lease.job.job_id, new)
+            slots.hope_for(lease.target, lease.revision)
             runner = LeaseRunner(lease, bench, deadline, slots, self._floor)
             slots.users.add(runner)
             self._runners[lease.fence] = runner
@@ -181,8 +186,9 @@ class Worker:
         """
         runners = list(self._runners.values())
         longest = max((runner.lease.job.policy.timeouts.item_seconds for runner in runners), default=0.0)
-        if self._parts.clock.boot() - self._ticked_at > longest + STUCK_SECONDS:
+        if self._parts.clock.boot() - self._ticked_at > longest + self._options.standstill_seconds:
             _log.error("the event loop stands still; its leases are left to others")
+            self._on_standstill()
             return []
         return [runner.lease.fence for runner in runners]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from swath.bootstrap import open_services
+from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.output import describe, print_json, print_table, span
 from swath.settings import Settings
@@ -24,7 +25,7 @@ async def list_jobs(settings: Settings, limit: int, *, as_json: bool) -> ExitCod
         [
             (
                 status.job.job_id,
-                status.state.value,
+                _stands(status),
                 f"{status.counts.ended:,}/{status.counts.total:,}",
                 f"{status.counts.failed:,}",
                 f"{status.items_per_second:,.1f}",
@@ -33,8 +34,13 @@ async def list_jobs(settings: Settings, limit: int, *, as_json: bool) -> ExitCod
             )
             for status in found
         ],
+        shorten=("job", "scraper"),
     )
     return ExitCode.COMPLETE
+
+
+def _stands(status: JobStatus) -> str:
+    return f"{status.state.value}, waits for {status.waiting_for}" if status.waiting_for else status.state.value
 
 
 async def show_status(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
