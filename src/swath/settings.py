@@ -86,9 +86,20 @@ def read(environment: Mapping[str, str] | None = None) -> Reading:
             origins[field] = Origin("default", "default")
     if "heartbeat_seconds" not in values and "lease_seconds" in values:
         values["heartbeat_seconds"] = values["lease_seconds"] / 3
+    settings = Settings(**values)
+    if settings.heartbeat_seconds >= settings.lease_seconds:
+        raise BadInput(_too_slow(settings, origins))
     ours = {*_OTHER_VARIABLES, *(PREFIX + field.upper() for field in _PARSERS)}
     unknown = {name: masked(name, variables[name]) for name in sorted(variables) if name not in ours}
-    return Reading(settings=Settings(**values), origins=origins, file=file, unknown=unknown)
+    return Reading(settings=settings, origins=origins, file=file, unknown=unknown)
+
+
+def _too_slow(settings: Settings, origins: Mapping[str, Origin]) -> str:
+    told = [
+        f"{field} ({getattr(settings, field):g}, {origins[field].name})"
+        for field in ("heartbeat_seconds", "lease_seconds")
+    ]
+    return f"{told[0]} must be less than {told[1]}: a lease would run out before it is renewed"
 
 
 def masked(name: str, value: str) -> str:
@@ -117,6 +128,8 @@ def _config_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def _read_file(file: Path) -> dict[str, Any]:
+    if file.exists() and not (file.is_file() or file.is_dir()):  # opening a pipe would wait for somebody to write
+        raise BadInput(f"{file}: is a pipe or a device, not a file; correct {CONFIG_VARIABLE}")
     try:
         written = tomllib.loads(file.read_bytes().decode("utf-8"))
     except OSError as error:
@@ -153,6 +166,8 @@ def _text(given: object, name: str, folder: Path) -> str:
     del folder
     if not isinstance(given, str) or not given:
         raise BadInput(f"{name} must be text, not {given!r}")
+    if "\0" in given:
+        raise BadInput(f"{name} must be text without NUL characters, not {given!r}")
     return given
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ def test_the_doctor_goes_on_when_the_settings_cannot_be_read(shell: Shell) -> No
     assert "Traceback" not in done.stderr
 
 
-def _completed(shell: Shell, *words: str) -> list[str]:
+def _completed(shell: Shell, *words: str, kind: str = "plain") -> list[str]:
     environment = {
         **shell.environment,
         "COMP_WORDS": " ".join(["swath", *words]),
@@ -76,7 +77,9 @@ def _completed(shell: Shell, *words: str) -> list[str]:
         [str(SWATH)], cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=30, check=False
     )
     assert done.stderr == ""
-    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+    found = [line.partition(",") for line in done.stdout.splitlines() if line]
+    assert {answer[0] for answer in found} <= {kind}
+    return [answer[2] for answer in found]
 
 
 @pytest.mark.req("C2")
@@ -92,6 +95,10 @@ def test_shells_complete_commands_options_scrapers_and_jobs(shell: Shell) -> Non
     assert _completed(shell, "jobs", "status", "mari") == ["maricopa-2", "maricopa-1"]
     assert _completed(shell, "worker", "--job", "oth") == ["other"]
     assert _completed(shell, "completion", "") == ["bash", "zsh", "fish"]
+    assert _completed(shell, "jobs", "retry", "other", "--kind", "bl") == ["blocked"]
+    assert _completed(shell, "jobs", "status", "\udcff") == []
+    assert _completed(shell, "run", "example-mock", "--items", "it", kind="file") == ["it"]
+    assert _completed(shell, "jobs", "retry", "other", "--items", "it", kind="file") == ["it"]
 
 
 @pytest.mark.req("C2")
@@ -121,3 +128,68 @@ def test_a_completion_answers_before_a_person_notices(shell: Shell) -> None:
         after = os.times()
         taken.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert min(taken) < 0.3, taken
+
+
+@pytest.mark.req("C2")
+@pytest.mark.parametrize("arguments", [["jobs", "list"], ["jobs", "list", "--json"], ["config", "show"], ["doctor"]])
+def test_a_reader_that_has_gone_is_no_news_and_a_full_disk_is_said(shell: Shell, arguments: list[str]) -> None:
+    def printed_to(stdout: int) -> tuple[int, str]:
+        done = subprocess.run(
+            [str(SWATH), *arguments],
+            cwd=shell.folder,
+            env=shell.environment,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        os.close(stdout)
+        return done.returncode, done.stderr
+
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert printed_to(writer) == (1, "")
+    full = printed_to(os.open("/dev/full", os.O_WRONLY))
+    assert full == (1, "swath: stdout cannot be written: No space left on device\n")
+
+
+def _on_terminal(shell: Shell, columns: int, *arguments: str) -> list[str]:
+    ours, theirs = pty.openpty()
+    environment = shell.environment | {"COLUMNS": str(columns), "NO_COLOR": "1"}
+    done = subprocess.run(
+        [str(SWATH), *arguments], cwd=shell.folder, env=environment, stdout=theirs, timeout=30, check=True
+    )
+    assert done.returncode == 0
+    os.close(theirs)
+    text = b""
+    try:
+        while part := os.read(ours, 4096):
+            text += part
+    except OSError:  # the other end is closed, and all has been read
+        pass
+    os.close(ours)
+    return text.decode().replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+
+
+@pytest.mark.req("C1", "C2")
+def test_a_list_of_jobs_has_a_line_for_each_at_any_width(shell: Shell) -> None:
+    shell.write("items.csv", "n\n1\n")
+    long = "a-job-with-a-name-as-long-as-people-make-them-when-they-are-in-the-mood-for-it"
+    for job_id in (long, "short"):
+        create = ("jobs", "create", "example-mock", "--items", "items.csv", "--job-id", job_id)
+        assert shell.swath(*create).returncode == 0
+    shell.environment["COLUMNS"] = "40"
+    in_a_pipe = [line.split() for line in shell.swath("jobs", "list").stdout.splitlines()]
+    assert [(row[0], row[1], row[-1]) for row in in_a_pipe[1:]] == [
+        ("short", "pending", "example-mock"),
+        (long, "pending", "example-mock"),
+    ]
+    for columns, last in ((200, "scraper"), (80, "scraper"), (40, "failed"), (24, "status")):
+        header, *rows = _on_terminal(shell, columns, "jobs", "list")
+        assert header.split()[-1] == last, header
+        assert max(map(len, [header, *rows])) <= columns
+        assert [row.split()[1] for row in rows] == ["pending", "pending"]
+        assert rows[0].split()[0] == "short"
+        assert rows[1].startswith(long if columns == 200 else "a-job-with-")
+        assert ("…" in rows[1]) == (columns < 200)

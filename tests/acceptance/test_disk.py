@@ -91,6 +91,7 @@ def test_a_read_only_folder_is_said_in_one_line(shell: Shell, disk: Disk, used: 
     assert doctor.returncode == 1
     levels = {one["check"]: one["level"] for one in json.loads(doctor.stdout)["checks"]}
     assert levels["data folder"] == "fail"
+    assert levels["store"] == ("warn" if used else "ok")
     disk.remount("rw")
     assert shell.swath("run", "example-mock", "--items", "items.csv", "--job-id", "two").returncode == 0
 
@@ -105,7 +106,10 @@ def test_a_disk_that_is_full_from_the_start_is_said_and_the_same_command_complet
     done = shell.swath(*command)
     assert done.returncode in {1, 2}, done.stderr
     assert any(word in _one_line(done.stderr) for word in ("full", "No space"))
-    assert shell.swath("doctor").returncode == 1
+    doctor = shell.swath("doctor")
+    assert doctor.returncode == 1
+    assert "free some space there" in doctor.stdout
+    assert "permission" not in doctor.stdout
     filler.unlink()
     again = shell.swath(*command)
     assert again.returncode == 0, again.stderr

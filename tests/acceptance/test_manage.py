@@ -7,7 +7,9 @@ import json
 import os
 import pty
 import signal
+import sqlite3
 import subprocess
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +21,23 @@ if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
 
 PARCELS = [f"{n:03}-{n % 90:02}-{n * 7 % 900:03}" for n in range(120)]
+
+
+SLOW = """
+import asyncio
+from pathlib import Path
+from swath import HttpScraper, scraper
+
+@scraper("slow", version="1")
+class Slow(HttpScraper):
+    async def fetch(self, item, web):
+        Path("began").touch()
+        await asyncio.sleep(1)
+        return {}
+
+    def extract(self, pages):
+        return {}
+"""
 
 
 def _json(shell: Shell, *command: str) -> Any:
@@ -162,7 +181,15 @@ async def test_failed_items_are_run_again_as_a_new_generation(shell: Shell, coun
 def test_items_are_run_again_by_id_and_by_time(shell: Shell) -> None:
     _numbers(shell, 5)
     assert shell.swath("run", "example-mock", "--items", "items.csv", "--job-id", "t").returncode == 0
-    by_id = shell.swath("jobs", "retry", "t", "--items", "-", "--json", stdin="1\n3\nno-such-item\n")
+    wrong = shell.swath("jobs", "retry", "t", "--items", "-", stdin="1\n3\nno-such-item\nnor-this\n")
+    assert wrong.returncode == 2
+    assert all(part in wrong.stderr for part in ("'no-such-item'", "'nor-this'", "2 of 4 ids"))
+    assert "item_id" not in wrong.stderr
+    table = shell.swath("jobs", "retry", "t", "--items", "-", stdin="id,why\n1,so\n3,so\n")
+    assert table.returncode == 2
+    assert "needs one called item_id" in table.stderr
+    assert _json(shell, "jobs", "status", "t")["generation"] == 1  # nothing was begun
+    by_id = shell.swath("jobs", "retry", "t", "--items", "-", "--json", stdin="1\n3\n")
     assert json.loads(by_id.stdout)["counts"]["pending"] == 2
     assert shell.swath("run", "--job-id", "t").returncode == 0
     nothing = shell.swath("jobs", "retry", "t", "--failed")
@@ -210,7 +237,7 @@ def test_a_job_is_deleted_with_everything_after_asking(shell: Shell) -> None:
     refused = shell.swath("jobs", "delete", "d")
     assert refused.returncode == 2
     assert "--yes" in refused.stderr
-    assert _asked(shell, "n\n") == 130
+    assert _asked(shell, "n\n") == 0
     assert (shell.folder / "data" / "results" / "d").exists()
     assert _asked(shell, "y\n") == 0
     assert not (shell.folder / "data" / "results" / "d").exists()
@@ -268,3 +295,36 @@ def test_a_circuit_that_pauses_ends_the_command_with_5_and_what_to_do(shell: She
     last = shell.swath(*run, "--json")
     status = json.loads(last.stdout)
     assert (last.returncode, status["status"], status["counts"]["failed"]) == (5, "failed", 10)
+
+
+@pytest.mark.req("J5", "C2")
+def test_a_deletion_that_nobody_goes_on_with_is_said_with_what_finishes_it(shell: Shell) -> None:
+    _numbers(shell, 1)
+    run = ("run", "example-mock", "--items", "items.csv", "--job-id", "my job")
+    assert shell.swath(*run).returncode == 0
+    with closing(sqlite3.connect(shell.folder / "data" / "swath.db")) as db, db:  # as if the process had died
+        db.execute("UPDATE jobs SET deleting = 1, delete_at = 0")
+    for command in (run, ("jobs", "retry", "my job", "--since", "1h")):
+        refused = shell.swath(*command)
+        assert refused.returncode == 2
+        assert "`swath jobs delete 'my job' --yes`" in refused.stderr
+    deleted = shell.swath("jobs", "delete", "my job", "--yes")
+    assert deleted.stdout == "job my job is deleted: 1 item and all their files\n"
+    assert shell.swath(*run).returncode == 0
+
+
+@pytest.mark.req("W3", "C2")
+async def test_two_signals_at_once_are_one_wish(shell: Shell) -> None:
+    """GNU `timeout` signals the command, and then its whole group."""
+    shell.write("slow.py", SLOW)
+    _numbers(shell, 1)
+    process = await shell.start("run", "./slow.py", "--items", "items.csv", "--job-id", "two")
+    while not (shell.folder / "began").exists():
+        await asyncio.sleep(0.02)
+    process.terminate()
+    await asyncio.sleep(0.05)  # signals that wait together are heard as one
+    process.terminate()
+    _, err = await asyncio.wait_for(process.communicate(), 30)
+    assert b"stopped at once" not in err
+    assert err.count(b"swath: stopping") == 1
+    assert (await _status(shell, "two"))["counts"]["success"] == 1  # what ran had time to finish

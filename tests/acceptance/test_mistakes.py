@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -166,3 +167,66 @@ def test_a_limit_that_nothing_keeps_yet_is_not_passed_over_in_silence(shell: She
     assert done.returncode == 0
     notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
     assert [note.split()[1] for note in notes] == ["proxy", "requests_per_second"]
+
+
+@pytest.mark.req("C2", "J2")
+def test_a_file_whose_name_is_no_text_loads(shell: Shell) -> None:
+    shell.write("od\udcff d.csv", "n\n1\n2\n")
+    for items in (["--items", "od\udcff d.csv"], ["--items=od\udcff d.csv"]):
+        done = shell.swath("run", "example-mock", *items, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["counts"]["success"] == 2
+
+
+@pytest.mark.req("C2", "Z5")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["run", "example-mock", "--items", "no\udcff.csv"], 2),
+        (["run", "./no\udcff.py", "--items", "items.csv"], 2),
+        (["run", "example-mock", "--items", "items.csv", "--policy", "no\udcff.yaml"], 2),
+        (["run", "--job-id", "\udcff"], 7),
+        (["jobs", "status", "\udcff\udcfe"], 7),
+        (["jobs", "status", "here\udcff"], 2),  # a file has that name, but no job can
+        (["jobs", "item", "named", "\udcff"], 7),
+        (["worker", "--job", "\udcff"], 7),
+    ],
+)
+def test_a_name_that_is_no_text_is_nobodys(shell: Shell, arguments: list[str], code: int) -> None:
+    shell.write("items.csv", "n\n1\n")
+    shell.write("here\udcff", "")
+    named = ("--job-id", "named", "--name", "a\udcff", "--label", "b=\udcff")
+    assert shell.swath("jobs", "create", "example-mock", "--items", "items.csv", *named).returncode == 0
+    done = shell.swath(*arguments)
+    assert done.returncode == code, done.stderr
+    assert "internal" not in _one_line(done.stderr)
+
+
+@pytest.mark.req("C2", "Z5")
+def test_a_pipe_in_place_of_a_policy_or_settings_is_refused_and_not_waited_for(shell: Shell) -> None:
+    shell.write("items.csv", "n\n1\n")
+    os.mkfifo(shell.folder / "pipe")
+    command = ("run", "example-mock", "--items", "items.csv", "--policy")
+    for path in ("pipe", "/dev/zero"):
+        done = shell.swath(*command, path)
+        assert done.returncode == 2
+        assert f"{path}: is a pipe or a device" in _one_line(done.stderr)
+    for path in ("-", "/dev/stdin"):
+        assert shell.swath(*command, path, "--job-id", f"by{path[-1]}", stdin="keep: data\n").returncode == 0
+    shell.environment["SWATH_CONFIG"] = "pipe"
+    refused = shell.swath("jobs", "list")
+    assert refused.returncode == 2
+    assert "SWATH_CONFIG" in _one_line(refused.stderr)
+
+
+@pytest.mark.req("C2")
+def test_near_matches_do_not_mind_capitals(shell: Shell) -> None:
+    assert "'demo-county'" in _one_line(shell.swath("scraper", "show", "DEMO-COUNTY").stderr)
+
+
+@pytest.mark.req("C2")
+@pytest.mark.parametrize("arguments", [[], ["jobs"]])
+def test_no_command_at_all_shows_how_to_use_it(shell: Shell, arguments: list[str]) -> None:
+    done = shell.swath(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: swath ")

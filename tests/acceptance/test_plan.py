@@ -86,3 +86,30 @@ def test_a_dry_run_refuses_what_the_run_would_refuse(shell: Shell) -> None:
     assert kept.returncode == 0, kept.stderr
     assert json.loads(kept.stdout)["items"] == 1
     assert not (shell.folder / "data").exists()
+
+
+def test_a_dry_run_reports_the_conflict_that_the_run_would(shell: Shell) -> None:
+    _numbers(shell, 5)
+    assert _run(shell, "--job-id", "same")["status"] == "completed"
+    command = ("run", "example-mock", "--items", "items.csv", "--job-id", "same")
+    ended = shell.swath(*command, "--dry-run", "--json")
+    assert ended.returncode == 0, ended.stderr
+    plan = json.loads(ended.stdout)
+    assert (plan["status"], plan["items"], plan["eta_seconds"], plan["eta_from"]) == ("completed", 5, None, None)
+    assert "none: the job has ended" in shell.swath(*command, "--dry-run").stdout
+    before = shell.swath("jobs", "list", "--json").stdout
+    _refused_alike(shell, *command, "--concurrency", "3")
+    _refused_alike(shell, "run", "example-fail", *command[2:])
+    for rows in (4, 6):
+        _numbers(shell, rows)
+        _refused_alike(shell, *command)
+    shell.write("items.csv", "n\n0\n1\n9\n3\n4\n")
+    _refused_alike(shell, *command)
+    assert shell.swath("jobs", "list", "--json").stdout == before
+
+
+def _refused_alike(shell: Shell, *command: str) -> None:
+    planned, run = shell.swath(*command, "--dry-run"), shell.swath(*command)
+    assert (planned.returncode, run.returncode) == (2, 2)
+    assert planned.stdout == ""
+    assert planned.stderr.splitlines()[-1] == run.stderr.splitlines()[-1]

@@ -157,8 +157,21 @@ def test_a_status_says_why_a_job_does_not_go_on() -> None:
 
 @pytest.mark.parametrize(
     ("state", "pace", "eta"),
-    [(JobState.RUNNING, 2.0, 5.0), (JobState.RUNNING, 0.0, None), (JobState.COMPLETED, 2.0, None)],
+    [
+        (JobState.RUNNING, 2.0, 5.0),
+        (JobState.RUNNING, 0.0, None),
+        (JobState.PAUSED, 2.0, None),
+        (JobState.COMPLETED, 2.0, None),
+    ],
 )
 def test_the_eta_is_known_only_while_there_is_a_pace(state: JobState, pace: float, eta: float | None) -> None:
     status = JobStatus(job=a_job(), state=state, counts=Counts(pending=10, total=10), items_per_second=pace)
     assert status.eta_seconds == eta
+
+
+@pytest.mark.req("J7")
+def test_a_job_that_waits_for_something_has_no_eta() -> None:
+    status = JobStatus(job=a_job(), state=JobState.RUNNING, counts=Counts(pending=10, total=10), items_per_second=2.0)
+    assert status.eta_seconds == 5.0
+    for what in WaitingFor:
+        assert msgspec.structs.replace(status, waiting_for=what).eta_seconds is None

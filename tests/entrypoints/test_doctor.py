@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -123,7 +124,7 @@ def test_workers_that_died_are_told_from_the_living(tmp_path: Path) -> None:
     (tmp_path / "workers").mkdir()
     (tmp_path / "workers" / "dead-1.lock").touch()
     with _locked(tmp_path / "workers" / "alive-2.lock"):
-        _is(checks.check_leftovers(_subject(tmp_path)), Level.WARN, "1 workers died", "dead-1")
+        _is(checks.check_leftovers(_subject(tmp_path)), Level.WARN, "1 worker died", "dead-1")
         assert examine.dead_workers(tmp_path) == ["dead-1"]
 
 
@@ -132,3 +133,26 @@ def test_job_ids_are_found_by_their_beginning_the_newest_first(tmp_path: Path) -
     _store(tmp_path)
     assert examine.job_ids(tmp_path, "job-199") == [f"job-{n}" for n in [*range(1999, 1989, -1), 199]]
     assert examine.job_ids(tmp_path, "%") == []
+
+
+def test_a_file_in_place_of_the_folder_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for folder in (file, file / "below"):
+        _is(checks.check_folder(_subject(folder)), Level.FAIL, f"{file} is not a folder", "SWATH_DATA")
+    (tmp_path / "link").symlink_to("nowhere")
+    _is(checks.check_folder(_subject(tmp_path / "link")), Level.FAIL, "is not a folder")
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(errno.ENOSPC, "free some space"), (errno.EROFS, "file system writable"), (errno.EACCES, "permission")],
+)
+def test_a_folder_that_cannot_be_written_is_told_with_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    _is(checks.check_folder(_subject(tmp_path)), Level.FAIL, os.strerror(number), remedy)

@@ -77,6 +77,11 @@ def test_a_relative_folder_in_a_file_counts_from_that_file(tmp_path: Path) -> No
         ('fsync = "perhaps"\n', ["1 or 0"]),
         ('log_level = "loud"\n', ["debug", "'loud'"]),
         ("data = [\n", ["TOML"]),
+        ('data = "x\\u0000y"\n', ["data", "NUL"]),
+        ('scrapers = ["x\\u0000y"]\n', ["scrapers", "NUL"]),
+        ('default_scraper = "x\\u0000y"\n', ["default_scraper", "NUL"]),
+        ("heartbeat_seconds = 15\n", ["heartbeat_seconds (15", "lease_seconds (15, default)"]),
+        ("lease_seconds = 2\nheartbeat_seconds = 3\n", ["heartbeat_seconds (3", "lease_seconds (2"]),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_name_and_what_is_allowed(here: Path, text: str, expected: list[str]) -> None:

@@ -18,6 +18,7 @@ Only `Failed` and `NotFound` may come out of a scraper; anything else is our bug
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,9 @@ class UnknownName(UserError):
     @classmethod
     def of(cls, what: str, name: str, known: Iterable[str], hint: str) -> UnknownName:
         """Says which names come near, or where to look when none does."""
-        near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-        suggestion = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else hint
+        by_lower = {other.lower(): other for other in known}
+        near = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+        suggestion = f"did you mean {' or '.join(repr(by_lower[n]) for n in near)}?" if near else hint
         return cls(f"there is no {what} {name!r}; {suggestion}")
 
 
@@ -69,6 +71,12 @@ class Conflict(UserError):
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
         self.row = row
+
+    @classmethod
+    def being_deleted(cls, job_id: str) -> Conflict:
+        """Workers finish a deletion; where there are none, a person does."""
+        finish = shlex.join(["swath", "jobs", "delete", job_id, "--yes"])
+        return cls(f"job {job_id!r} is being deleted, which workers finish, or `{finish}`")
 
 
 class StoreUnavailable(SwathError):

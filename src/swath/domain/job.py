@@ -92,8 +92,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def eta_seconds(self) -> float | None:
-        """Time to the end at the present pace; None when nothing says."""
-        if self.state.terminal or self.items_per_second <= 0:
+        """Time to the end at the present pace; None when nothing says: nothing ends, or the job is held up."""
+        held_up = self.state is JobState.PAUSED or self.waiting_for is not None
+        if self.state.terminal or held_up or self.items_per_second <= 0:
             return None
         return self.counts.remaining / self.items_per_second
 

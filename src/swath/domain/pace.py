@@ -21,13 +21,13 @@ COMMIT_SECONDS: Final = 1.0  # workers gather ends for about that long, so silen
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """`ended / weight` is the pace at `at` (boot clock), when items last ended or the measuring began.
+    """`items` ended in `seconds`, of both of which the older part counts for less. Without seconds nothing is known.
 
-    `weight` says how much is known: 0 nothing, towards 1 as much as is looked back for.
+    `at` is when items last ended or the measuring began, on the boot clock.
     """
 
-    ended: float = 0.0
-    weight: float = 0.0
+    items: float = 0.0
+    seconds: float = 0.0
     at: float = 0.0
 
 
@@ -38,18 +38,16 @@ def begun(boot: float) -> Pace:
 
 def record(pace: Pace, boot: float, items: int, slots: int) -> Pace:
     """Some items have ended. The first after a standstill only begin anew: its length is no part of any pace."""
-    seconds = boot - pace.at
-    if seconds < 0:  # the machine was started again
+    passed, known = boot - pace.at, _known(pace)
+    if passed < 0:  # the machine was started again
         return begun(boot)
-    known = _known(pace)
     if not known:
-        seconds = max(seconds, COMMIT_SECONDS)
-    span = _span(known or items / seconds, slots)
-    if known and seconds > LONG * span:
+        return Pace(items, max(passed, COMMIT_SECONDS), boot)
+    span = _span(known, slots)
+    if passed > LONG * span:
         return begun(boot)
-    kept = math.exp(-seconds / span)
-    per_second = (1 - kept) / seconds if seconds else 1 / span
-    return Pace(pace.ended * kept + items * per_second, 1 - (1 - pace.weight) * kept, boot)
+    kept = math.exp(-passed / span)
+    return Pace(pace.items * kept + items, pace.seconds * kept + passed, boot)
 
 
 def per_second(pace: Pace, boot: float, slots: int) -> float:
@@ -57,14 +55,15 @@ def per_second(pace: Pace, boot: float, slots: int) -> float:
 
     It begins to fall when the next item is overdue, so that it does not swing between one end and the next.
     """
-    known, silence = _known(pace), boot - pace.at
-    if not known or silence < 0:
+    silence, known = boot - pace.at, _known(pace)
+    if silence < 0 or not known:
         return 0.0
     span = _span(known, slots)
     if silence > LONG * span:
         return 0.0
-    kept = math.exp(-max(0.0, silence - max(COMMIT_SECONDS, 1 / known)) / span)
-    return pace.ended * kept / (1 - (1 - pace.weight) * kept)
+    overdue = max(0.0, silence - max(COMMIT_SECONDS, 1 / known))
+    kept = math.exp(-overdue / span)
+    return pace.items * kept / (pace.seconds * kept + overdue)
 
 
 def overall(items: int, started_at: float | None, ended_at: float) -> float:
@@ -75,7 +74,7 @@ def overall(items: int, started_at: float | None, ended_at: float) -> float:
 
 
 def _known(pace: Pace) -> float:
-    return pace.ended / pace.weight if pace.weight > 0 else 0.0
+    return pace.items / pace.seconds if pace.seconds > 0 else 0.0
 
 
 def _span(known: float, slots: int) -> float:

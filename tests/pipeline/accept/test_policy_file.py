@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -148,4 +149,6 @@ def test_files_that_cannot_be_policies_are_refused(tmp_path: Path) -> None:
     assert "is a directory" in complaint(tmp_path)
     assert "line 2: is not UTF-8" in complaint(written(tmp_path, b"keep: data\n# \xe9\n"))
     assert "larger than 1 MiB" in complaint(written(tmp_path, b"#" * (POLICY_LIMIT_BYTES + 1)))
-    assert "larger than 1 MiB" in complaint(Path("/dev/zero"))
+    assert "is a pipe or a device" in complaint(Path("/dev/zero"))
+    os.mkfifo(tmp_path / "pipe")
+    assert "is a pipe or a device" in complaint(tmp_path / "pipe")

@@ -27,7 +27,7 @@ def job_to_change(db: sqlite3.Connection, job_id: str) -> sqlite3.Row:
     """The row of a job that is not on its way out."""
     row = row_of(db, job_id)
     if row["deleting"]:
-        raise Conflict(f"job {job_id!r} is being deleted")
+        raise Conflict.being_deleted(job_id)
     return row
 
 

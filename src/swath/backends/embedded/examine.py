@@ -23,13 +23,17 @@ _INTERRUPT_SECONDS: Final = 0.01
 
 
 class StoreExam(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found. `complaint` is the first thing that is wrong; `checked_whole` says if all of it was read."""
+    """What was found. `complaint` is the first thing that is wrong; `checked_whole` says if all of it was read.
+
+    `read_only`: it can only be read as it lies, because nothing can be written beside it.
+    """
 
     file_bytes: int
     log_bytes: int
     journal_mode: str = ""
     complaint: str | None = None
     checked_whole: bool = False
+    read_only: bool = False
 
 
 def sqlite_version() -> str:
@@ -49,8 +53,16 @@ def examine(folder: Path, seconds: float) -> StoreExam | None:
         return None
     log = file.with_name(file.name + "-wal")
     exam = StoreExam(file_bytes=file.stat().st_size, log_bytes=log.stat().st_size if log.exists() else 0)
+    found = _check(exam, _connect(file), seconds)
+    if found.complaint is not None and not os.access(folder, os.W_OK):  # SQLite can make no index of the log beside it
+        exam = msgspec.structs.replace(exam, read_only=True)
+        return _check(exam, _connect(file, "ro&immutable=1"), seconds)
+    return found
+
+
+def _check(exam: StoreExam, connection: sqlite3.Connection, seconds: float) -> StoreExam:
     try:
-        with closing(_connect(file)) as db:
+        with closing(connection) as db:
             (mode,) = db.execute("PRAGMA journal_mode").fetchone()
             exam = msgspec.structs.replace(exam, journal_mode=mode)
             with _interrupted_after(db, seconds):
@@ -96,8 +108,8 @@ def job_ids(folder: Path, prefix: str, limit: int = 100) -> list[str]:
         return []
 
 
-def _connect(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
+def _connect(file: Path, mode: str = "ro") -> sqlite3.Connection:
+    return sqlite3.connect(f"{file.absolute().as_uri()}?mode={mode}", uri=True, timeout=_BUSY_SECONDS)
 
 
 def dead_workers(folder: Path) -> list[str]:

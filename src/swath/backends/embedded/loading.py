@@ -27,7 +27,7 @@ _STATEMENT_ROWS: Final = 250
 _loaded_decoder = msgspec.json.Decoder(Loaded)
 
 
-def submit(db: sqlite3.Connection, job: Job) -> JobStatus:
+def submit(db: sqlite3.Connection, boot: float, job: Job) -> JobStatus:
     """See JobStore.submit."""
     found = db.execute("SELECT deleting, ordered FROM jobs WHERE job_id = ?", (job.job_id,)).fetchone()
     if found is None:
@@ -42,10 +42,10 @@ def submit(db: sqlite3.Connection, job: Job) -> JobStatus:
             ),
         )
     elif found[0]:
-        raise Conflict(f"job {job.job_id!r} is being deleted; wait a moment, or choose another job id")
+        raise Conflict.being_deleted(job.job_id)
     elif not decode_job(found[1]).same_order(job):
         raise Conflict(f"job {job.job_id!r} exists with another scraper or policy; choose another job id")
-    return status(db, job.job_id)
+    return status(db, boot, job.job_id)
 
 
 def load(db: sqlite3.Connection, job_id: str, batch: Batch) -> Loaded:
@@ -130,7 +130,7 @@ def _was_duplicate(db: sqlite3.Connection, job_no: int, seq: int, given: dict[in
     return first is not None and first[0] < seq
 
 
-def seal(db: sqlite3.Connection, job_id: str, batches: int) -> JobStatus:
+def seal(db: sqlite3.Connection, boot: float, job_id: str, batches: int) -> JobStatus:
     """See JobStore.seal."""
     row = row_of(db, job_id)
     if row["batches"] != batches:
@@ -138,7 +138,7 @@ def seal(db: sqlite3.Connection, job_id: str, batches: int) -> JobStatus:
             f"job {job_id!r} was loaded with other items: it has {row['batches']} batches of rows, not {batches}"
         )
     if row["deleting"]:
-        raise Conflict(f"job {job_id!r} is being deleted")
+        raise Conflict.being_deleted(job_id)
     if row["state"] == JobState.LOADING:
         if row["total"] == 0:
             raise BadInput(f"job {job_id!r} has no items; give it at least one")
@@ -147,7 +147,7 @@ def seal(db: sqlite3.Connection, job_id: str, batches: int) -> JobStatus:
             "UPDATE jobs SET state = ?, served = (SELECT value FROM meta WHERE key = 'granted') WHERE job_no = ?",
             (JobState.PENDING.value, row["job_no"]),
         )
-    return status(db, job_id)
+    return status(db, boot, job_id)
 
 
 def abandon(db: sqlite3.Connection, job_id: str) -> None:

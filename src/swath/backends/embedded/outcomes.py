@@ -38,8 +38,8 @@ def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[E
     if not counted:
         return
     cursor = db.execute(
-        "SELECT state, stopping, concurrency, released, finished, in_a_row, opened, window, pace, steady, mark_at, spec "
-        "FROM jobs WHERE job_no = ?",
+        "SELECT state, stopping, concurrency, released, finished, in_a_row, opened, window, "
+        "pace, steady, mark_at, spec FROM jobs WHERE job_no = ?",
         (job_no,),
     )
     cursor.row_factory = sqlite3.Row
@@ -84,4 +84,4 @@ def _circuit(job: sqlite3.Row, counted: Sequence[Ended]) -> tuple[str, int, int,
 
 def _pace(job: sqlite3.Row, boot: float, items: int) -> tuple[float, float, float]:
     after = pace.record(pace_of(job), boot, items, job["concurrency"])
-    return after.ended, after.weight, after.at
+    return after.items, after.seconds, after.at

@@ -66,7 +66,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     loaded_rows INTEGER NOT NULL DEFAULT 0,
     started_at  REAL,                        -- this generation
     ended_at    REAL,
-    pace        REAL NOT NULL DEFAULT 0,     -- this and the next two: domain/pace.py; when it has ended, its overall pace
+    pace        REAL NOT NULL DEFAULT 0,     -- this and the next two: domain/pace.py; at its end: overall
     steady      REAL NOT NULL DEFAULT 0,
     mark_at     REAL,                        -- on the boot clock
     mark_ended  INTEGER NOT NULL DEFAULT 0,  -- items that were run by earlier generations

@@ -82,13 +82,13 @@ class EmbeddedStore:
             raise UserError(f"{told}; choose another folder with SWATH_DATA") from error
 
     async def submit(self, job: Job) -> JobStatus:
-        return await self._db.write(loading.submit, job)
+        return await self._db.write(loading.submit, self._clock.boot(), job)
 
     async def load(self, job_id: str, batch: Batch) -> Loaded:
         return await self._db.write(loading.load, job_id, batch)
 
     async def seal(self, job_id: str, batches: int) -> JobStatus:
-        return await self._db.write(loading.seal, job_id, batches)
+        return await self._db.write(loading.seal, self._clock.boot(), job_id, batches)
 
     async def abandon(self, job_id: str) -> None:
         await self._db.write(loading.abandon, job_id)

@@ -8,6 +8,7 @@ from swath.backends.memory.records import StoredItem, StoredJob
 from swath.backends.memory.shelves import Shelves
 from swath.domain.errors import BadInput, Conflict
 from swath.domain.job import JobStatus, Stopping
+from swath.domain.pace import Pace
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState, check_item, check_job
@@ -41,6 +42,7 @@ class MemoryControl:
                 check_job(job.state, state)
                 job.state, job.served = state, self._shelves.granted
                 job.close_circuit()
+                job.mark(self._shelves.clock.boot())
             return self._shelves.status(job)
 
     async def cancel(self, job_id: str) -> JobStatus:
@@ -77,7 +79,7 @@ class MemoryControl:
                 stored.begin_again()
         check_job(job.state, JobState.PENDING)
         job.state, job.generation, job.stopping = JobState.PENDING, job.generation + 1, None
-        job.started_at, job.ended_at, job.marks, job.last_pace = None, None, [], 0.0
+        job.started_at, job.ended_at, job.pace, job.ran_before = None, None, Pace(), job.ran
         job.served = self._shelves.granted
         job.close_circuit()
 
@@ -92,7 +94,7 @@ class MemoryControl:
     def _job_to_change(self, job_id: str) -> StoredJob:
         job = self._shelves.job(job_id)
         if job.deleting:
-            raise Conflict(f"job {job_id!r} is being deleted")
+            raise Conflict.being_deleted(job_id)
         return job
 
 

@@ -73,7 +73,6 @@ class MemoryEndings:
             if not state.terminal:
                 raise ValueError(f"a job cannot go to its end as {state}")
             check_job(job.state, state)
-            job.last_pace = job.items_per_second(self._shelves.clock.boot())
             job.state, job.ended_at, job.manifest = state, self._shelves.clock.now(), dict(manifest)
             del self._shelves.leases[lease.fence]
             return self._shelves.status(job)

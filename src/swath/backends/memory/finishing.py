@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from swath.backends.memory.claims import MemoryClaims
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredLease
-from swath.domain import circuit
+from swath.domain import circuit, pace
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.job import Stopping
 from swath.domain.lease import Directive, Grant, Lease, Report
@@ -29,7 +29,6 @@ class MemoryFinishing(MemoryClaims):  # with MemoryLeases three deep: one port i
             job = self._shelves.job(stored.job_id)
             _check(ended)
             accepted = self._end_items(job, stored, ended) | self._take_back(job, stored, handed_back)
-            job.mark(self._shelves.clock.boot())
             share = job.shares[stored.worker_id]
             share.demand, share.queued, share.begun = report.demand, report.queued, report.begun
             slots, target = self._grant(job, stored.worker_id, min(report.ceiling, share.slots))  # none raises itself
@@ -56,7 +55,9 @@ class MemoryFinishing(MemoryClaims):  # with MemoryLeases three deep: one port i
         return frozenset(end.seq for end in counted)
 
     def _record(self, job: StoredJob, ends: Sequence[Ended]) -> None:
-        """Tells the circuit; if that opens it, the job stops or is paused."""
+        """Tells pace and circuit; if that opens, the job stops or is paused."""
+        if ends:
+            job.pace = pace.record(job.pace, self._shelves.clock.boot(), len(ends), job.limit)
         before, breaker = job.circuit, job.order.policy.circuit_breaker
         job.circuit = circuit.record(before, breaker, ends)
         if before.opened is not None or job.circuit.opened is None or job.stopping is not None:

@@ -24,7 +24,7 @@ class MemoryJobs:
         with self._shelves.open():
             stored = self._shelves.jobs.get(job.job_id) or self._shelves.new_job(job)
             if stored.deleting:
-                raise Conflict(f"job {job.job_id!r} is being deleted; wait a moment, or choose another job id")
+                raise Conflict.being_deleted(job.job_id)
             if not stored.first_order.same_order(job):
                 raise Conflict(f"job {job.job_id!r} exists with another scraper or policy; choose another job id")
             return self._shelves.status(stored)
@@ -51,7 +51,7 @@ class MemoryJobs:
                     f"not {batches}"
                 )
             if job.deleting:
-                raise Conflict(f"job {job_id!r} is being deleted")
+                raise Conflict.being_deleted(job_id)
             if job.state is JobState.LOADING:
                 if not job.items:
                     raise BadInput(f"job {job_id!r} has no items; give it at least one")

@@ -14,7 +14,7 @@ from swath.domain.circuit import Circuit, unreleased
 from swath.domain.item import Item, PastEnd
 from swath.domain.job import Job, Stopping
 from swath.domain.lease import LeasedItem
-from swath.domain.pace import Pace, overall, per_second
+from swath.domain.pace import Pace, begun, overall, per_second
 from swath.domain.transitions import ItemState, JobState
 from swath.ports.job_store import Batch, Loaded
 
@@ -181,6 +181,10 @@ class StoredJob:
         """A new one, to which all that is held, or has begun and waits, was released."""
         unfinished = [stored for stored in self.items.values() if stored.past is None]
         self.circuit = Circuit(released=sum(bool(i.fence) or not i.never_began for i in unfinished))
+
+    def mark(self, boot: float) -> None:
+        """Its pace is measured from now on: it has started, or goes on after a break."""
+        self.pace = begun(boot)
 
     @property
     def ran(self) -> int:

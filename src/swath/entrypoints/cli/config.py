@@ -51,7 +51,7 @@ def unknown_variables(reading: Reading) -> list[str]:
     variables = [f"SWATH_{name.upper()}" for name in Settings.__struct_fields__]
     lines = []
     for name, value in reading.unknown.items():
-        near = difflib.get_close_matches(name, variables, n=1, cutoff=0.75)
+        near = difflib.get_close_matches(name.upper(), variables, n=1, cutoff=0.75)
         hint = f"; did you mean {near[0]}?" if near else ""
         lines.append(f"{name}={value} is no setting, and nothing reads it{hint}")
     return lines

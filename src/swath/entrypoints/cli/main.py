@@ -75,6 +75,12 @@ def _told(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.INTERNAL, f"{error}; nothing is lost: run the same command again when that is over"
         case SwathError():
             return ExitCode.INTERNAL, str(error)
+    return _told_unforeseen(error)
+
+
+def _told_unforeseen(error: BaseException) -> tuple[ExitCode, str]:
+    """The same for what is not of our own making."""
+    match error:
         case OSError() if _came_from_printing(error):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would try again at exit, and complain
             return ExitCode.INTERNAL, f"stdout cannot be written: {error.strerror}"

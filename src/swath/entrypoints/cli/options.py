@@ -10,7 +10,7 @@ import click
 from swath.domain.errors import UserError
 from swath.settings import Settings, read_settings
 
-__all__ = ["complete_jobs", "complete_scrapers", "job_argument", "json_option"]
+__all__ = ["complete_files", "complete_jobs", "complete_kinds", "complete_scrapers", "job_argument", "json_option"]
 
 
 def _settings() -> Settings | None:
@@ -44,6 +44,22 @@ def complete_scrapers(
         if info.id.startswith(incomplete)
     ]
     return found or [click.shell_completion.CompletionItem(incomplete, type="file")]
+
+
+def complete_files(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[click.shell_completion.CompletionItem]:
+    """Whatever the shell finds."""
+    del ctx, param
+    return [click.shell_completion.CompletionItem(incomplete, type="file")]
+
+
+def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Failure kinds."""
+    del ctx, param
+    from swath.domain.failure import FailureKind
+
+    return [kind.value for kind in FailureKind if kind.value.startswith(incomplete.lower())]
 
 
 job_argument = click.argument("job_id", metavar="JOB", shell_complete=complete_jobs)

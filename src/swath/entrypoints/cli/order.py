@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from swath.domain.errors import BadInput
-from swath.entrypoints.cli.options import complete_jobs, complete_scrapers
+from swath.entrypoints.cli.options import complete_files, complete_jobs, complete_scrapers
 
 __all__ = ["Order", "job_options"]
 
@@ -57,7 +57,12 @@ _ROWS = click.IntRange(1, 1_000_000)
 
 _OPTIONS = (
     click.argument("scraper", metavar="[SCRAPER]", required=False, shell_complete=complete_scrapers),
-    click.option("--items", metavar="FILE", help="CSV, JSON or JSON Lines, gzip of each; - for stdin."),
+    click.option(
+        "--items",
+        metavar="FILE",
+        shell_complete=complete_files,
+        help="CSV, JSON or JSON Lines, gzip of each; - for stdin.",
+    ),
     click.option(
         "--job-id",
         metavar="ID",

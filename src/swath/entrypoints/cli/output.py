@@ -6,7 +6,7 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from swath.domain.job import Counts, JobStatus
 
-__all__ = ["command", "describe", "print_json", "print_table", "span", "troubles"]
+__all__ = ["command", "counted", "describe", "print_json", "print_table", "span", "troubles"]
 
 GAP: Final = "  "
 SHORTEST: Final = 12  # what is left of a column that gives way: less would name nothing
@@ -27,6 +27,11 @@ def command(*words: str) -> str:
     found = shutil.which("swath")
     known = called.name != "swath" or (found is not None and Path(found).resolve() == called.resolve())
     return shlex.join(["swath" if known else str(called), *words])
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something: 1 item, 2 items."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def print_json(value: Any) -> None:
@@ -42,14 +47,14 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], shorten: S
     natural = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     widths = natural
     if sys.stdout.isatty():
-        widths = _fitted(natural, {header.index(name) for name in shorten}, shutil.get_terminal_size().columns)
+        widths = _fitted(natural, frozenset(map(header.index, shorten)), shutil.get_terminal_size().columns)
     for number, line in enumerate(lines):
         cells = zip(line, widths, strict=False)  # what does not fit has no width
         text = GAP.join(_cell(cell, width) for cell, width in cells).rstrip()
         click.echo(click.style(text, bold=True) if number == 0 else text)
 
 
-def _fitted(natural: Sequence[int], elastic: Set[int], room: int) -> list[int]:
+def _fitted(natural: Sequence[int], elastic: frozenset[int], room: int) -> list[int]:
     """Widths of as many columns as fit, from the left; all of them if none may give way."""
     if not elastic:
         return list(natural)
@@ -64,7 +69,7 @@ def _fitted(natural: Sequence[int], elastic: Set[int], room: int) -> list[int]:
     return widths
 
 
-def _least(widths: Sequence[int], elastic: Set[int]) -> int:
+def _least(widths: Sequence[int], elastic: frozenset[int]) -> int:
     return _length([min(width, SHORTEST) if at in elastic else width for at, width in enumerate(widths)])
 
 

@@ -1,6 +1,7 @@
 """`--dry-run`: all that can be known of a job before it exists. Nothing is stored in the data folder, nothing fetched.
 
-The items are loaded into a store of their own in a temporary folder, by the same code as ever, and thrown away.
+The items are loaded into a store of their own in a temporary folder, by the same code as ever, and thrown away. If the
+job is there already, they are compared with it instead, as the command itself would do, which changes nothing.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from pathlib import Path
 
 import click
 import msgspec
+from msgspec import structs
 
+from swath.backends.clock import SystemClock
 from swath.backends.embedded.examine import store_file
 from swath.bootstrap import make_registry, open_services
-from swath.domain.errors import SwathError, UnknownName
+from swath.domain.errors import Conflict, SwathError, UnknownName
 from swath.domain.job import Job, JobStatus
+from swath.domain.transitions import JobState
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.intake import Intake
 from swath.entrypoints.cli.order import Order
@@ -45,17 +49,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 async def show_plan(settings: Settings, order: Order) -> ExitCode:
     """Prints the plan, and then raises what the load would: a plan for rows that are refused is no plan."""
     refused: RowsRefused | None = None
+    intake = Intake.of(order, make_registry(settings), SystemClock().now())
+    known = await _known(settings, intake.job)
+    loaded = known[0] is not None and known[0].state is not JobState.LOADING
     with tempfile.TemporaryDirectory(prefix="swath-plan-") as folder:
         async with (
-            open_services(msgspec.structs.replace(settings, data=Path(folder), fsync=False)) as services,
+            open_services(
+                settings if loaded else structs.replace(settings, data=Path(folder), fsync=False)
+            ) as services,
             watching(quiet=order.quiet or order.as_json) as display,
         ):
-            intake = Intake.of(order, make_registry(settings), services.clock.now())
             try:
                 report = await intake.load(services, display)
             except RowsRefused as error:
                 refused, report = error, error.report
-    known = await _known(settings, intake.job)
     plan = _plan(intake.job, report, *known)
     if order.as_json:
         print_json(msgspec.to_builtins(plan))
@@ -67,16 +74,19 @@ async def show_plan(settings: Settings, order: Order) -> ExitCode:
 
 
 async def _known(settings: Settings, job: Job) -> tuple[JobStatus | None, JobStatus | None]:
-    """The job itself if it exists already, and the last ended job of its scraper."""
+    """The job itself if it exists already, and the last ended job of its scraper. Raises Conflict for another order."""
     if not store_file(settings.data).exists():
         return None, None
     try:
         async with open_services(settings) as services:
             try:
-                same = await services.store.status(job.job_id)
+                same: JobStatus | None = await services.store.status(job.job_id)
+                await services.store.submit(job)  # of one that is there this only compares
             except UnknownName:
                 same = None
             recent = await services.store.jobs(limit=100)
+    except Conflict:
+        raise
     except SwathError as error:
         click.echo(f"note: the store does not answer, so nothing is known of earlier jobs: {error}", err=True)
         return None, None
@@ -95,6 +105,9 @@ def _pace_of(status: JobStatus) -> float | None:
 
 def _plan(job: Job, report: LoadReport, same: JobStatus | None, model: JobStatus | None) -> Plan:
     concurrency = job.policy.throttling.max_concurrent_workers
+    left = report.items if same is None or same.state is JobState.LOADING else same.counts.remaining
+    if same is not None and same.state.terminal:
+        model = None
     pace = None if model is None else _pace_of(model)
     return Plan(
         job_id=job.job_id,
@@ -105,7 +118,7 @@ def _plan(job: Job, report: LoadReport, same: JobStatus | None, model: JobStatus
         bad_rows=report.bad_rows,
         duplicates=report.duplicates,
         concurrency=concurrency,
-        eta_seconds=None if pace is None else round(report.items / (pace * concurrency), 1),
+        eta_seconds=None if pace is None else round(left / (pace * concurrency), 1),
         eta_from=None if model is None else model.job.job_id,
     )
 
@@ -115,7 +128,9 @@ def _tell(plan: Plan, report: LoadReport, same: JobStatus | None) -> None:
         click.echo(line, err=True)
     stands = "new" if same is None else f"exists already, {describe(same)}"
     eta = f"not known: no job of {plan.scraper_id} has ended here; `--limit 20` tries it out"
-    if plan.eta_seconds is not None:
+    if same is not None and same.state.terminal:
+        eta = "none: the job has ended, and the command would only say so"
+    elif plan.eta_seconds is not None:
         eta = f"{span(plan.eta_seconds)} at the pace of {plan.eta_from}"
     click.echo(f"job:          {plan.job_id} ({stands})")
     click.echo(f"scraper:      {plan.scraper_id}")

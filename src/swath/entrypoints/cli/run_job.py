@@ -18,7 +18,7 @@ from swath.entrypoints.cli.caretaker import bring_to_end
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
 from swath.entrypoints.cli.intake import take_in
 from swath.entrypoints.cli.order import Order
-from swath.entrypoints.cli.output import command, describe, print_json, span
+from swath.entrypoints.cli.output import command, counted, describe, print_json, span
 from swath.entrypoints.cli.progress import Display, watching
 from swath.entrypoints.cli.session import leave_at_a_standstill, stop_on_signals
 from swath.kit.registry import Registry
@@ -139,9 +139,8 @@ def _tell_end(services: Services, status: JobStatus) -> None:
     click.echo(f"check it: {command('jobs', 'verify', job_id)}")
     if status.circuit_opened is not None and status.counts.cancelled:
         again = command("jobs", "retry", job_id, "--not-run")
-        click.echo(
-            f"the circuit kept {status.counts.cancelled:,} items from running; take them up with `{again}`", err=True
-        )
+        spared, them = counted(status.counts.cancelled, "item"), "it" if status.counts.cancelled == 1 else "them"
+        click.echo(f"the circuit kept {spared} from running; take {them} up with `{again}`", err=True)
 
 
 def _took(status: JobStatus) -> str:

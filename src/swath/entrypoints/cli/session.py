@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
@@ -23,6 +24,7 @@ T = TypeVar("T")
 
 LEAVE_SECONDS = 2.0
 LAST_RESORT_SECONDS = 10.0
+TOGETHER_SECONDS = 0.5  # `timeout` signals the process and its group: one wish, heard twice
 
 
 def begin() -> Settings:
@@ -77,13 +79,13 @@ async def _tasks_that_go_on() -> set[asyncio.Task[Any]]:
 
 
 def stop_on_signals(stop: asyncio.Event, notice: str | None, grace_seconds: float) -> None:
-    """The first SIGINT or SIGTERM asks to stop; a second one does not wait.
+    """The first SIGINT or SIGTERM asks to stop; a second one does not wait, unless it comes with the first.
 
     Handlers of the loop's own would not run while a scraper keeps the loop busy, so these are plain ones, and a thread
     sees to it that a loop which never comes back costs no more than the grace period and a margin.
     """
     loop = asyncio.get_running_loop()
-    heard = threading.Event()
+    heard_at: list[float] = []
 
     def leave() -> None:
         click.echo("swath: stopped at once; what it held is taken up by others or by the next run", err=True)
@@ -91,9 +93,11 @@ def stop_on_signals(stop: asyncio.Event, notice: str | None, grace_seconds: floa
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del number, frame
-        if heard.is_set():
+        heard_at.append(time.monotonic())
+        if heard_at[-1] - heard_at[0] >= TOGETHER_SECONDS:
             leave()
-        heard.set()
+        if len(heard_at) > 1:
+            return
         if notice is not None:
             click.echo(f"\nswath: {notice}", err=True)
         last_resort = threading.Timer(grace_seconds + LAST_RESORT_SECONDS, leave)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Collection
 from itertools import chain
 
 from swath.domain.errors import BadInput
@@ -11,9 +12,10 @@ from swath.pipeline.accept.raw_bytes import STDIN, ByteReader, chunks_of, open_b
 from swath.pipeline.accept.rows import BadRow
 from swath.pipeline.accept.text import Lines, text_blocks
 
-__all__ = ["read_item_ids"]
+__all__ = ["look_like_rows", "read_item_ids"]
 
 COLUMN = "item_id"
+DELIMITERS = ",;\t|"
 
 
 def read_item_ids(path: str, stdin: ByteReader | None = None) -> frozenset[str]:
@@ -29,9 +31,14 @@ def read_item_ids(path: str, stdin: ByteReader | None = None) -> frozenset[str]:
     return found
 
 
+def look_like_rows(ids: Collection[str]) -> bool:
+    """Whether what was read line by line was rather a table. An id may have a comma, so that alone is no mistake."""
+    return any({0} != counts and len(counts) == 1 for counts in ({id_.count(d) for id_ in ids} for d in DELIMITERS))
+
+
 def _is_table(head: str) -> bool:
     first = head.lstrip().partition("\n")[0]
-    return any(COLUMN in (cell.strip() for cell in next(csv.reader([first], delimiter=d), [])) for d in ",;\t|")
+    return any(COLUMN in (cell.strip() for cell in next(csv.reader([first], delimiter=d), [])) for d in DELIMITERS)
 
 
 def _column(name: str, lines: Lines) -> frozenset[str]:

@@ -18,6 +18,7 @@ from swath.pipeline.accept.raw_bytes import chunks_of, open_bytes
 __all__ = ["POLICY_LIMIT_BYTES", "read_policy"]
 
 POLICY_LIMIT_BYTES: Final = 1 << 20
+_STREAMS: Final = ("/dev/stdin", "/dev/fd/")  # whoever names these knows what is to come
 
 
 def read_policy(path: str | Path) -> ExecutionPolicy:
@@ -34,6 +35,8 @@ def read_policy(path: str | Path) -> ExecutionPolicy:
 
 def _read(name: str) -> str:
     raw = b""
+    if not name.startswith(_STREAMS) and Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir()):
+        raise BadInput(f"{name}: is a pipe or a device, not a file; name a file")  # which might never say anything
     with open_bytes(name, None) as file:
         for chunk in chunks_of(name, file):
             raw += chunk

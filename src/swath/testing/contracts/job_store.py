@@ -1,6 +1,6 @@
 """The contract of the JobStore port, sentence by sentence. The other half of the store: lease_book.py.
 
-Loading has most to promise, and is in job_store_load.py.
+Loading has most to promise, and is in job_store_load.py; how fast a job is, in job_store_pace.py.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.job_store_load import LoadContract
+from swath.testing.contracts.job_store_pace import PaceContract
 from swath.testing.contracts.orders import (
     Kill,
     Store,
@@ -50,7 +51,7 @@ async def figures(store: Store) -> dict[str, int]:
     return dict(states)
 
 
-class JobStoreContract(LoadContract):  # three deep with the back end's class; the parts are one suite in two files
+class JobStoreContract(LoadContract, PaceContract):  # three deep with the back end's class; one suite in three files
     """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock), and `kill` (see orders.Kill)."""
 
     async def test_a_new_job_is_loading_and_empty(self, store: Store) -> None:
@@ -177,19 +178,6 @@ class JobStoreContract(LoadContract):  # three deep with the back end's class; t
         clock.advance(10)
         status = await end_job(store)
         assert (status.started_at, status.ended_at) == (started, clock.now())
-
-    async def test_the_pace_is_that_of_the_last_seconds(self, store: Store, clock: FakeClock) -> None:
-        await ready(store, items=160, limit=80)
-        lease = await claimed(store)
-        assert (await store.status("job")).items_per_second == 0.0
-        for seq in range(1, 61):
-            clock.advance(1 if seq <= 20 else 0.25)
-            await finished(store, lease, [success(seq)])
-            if seq == 3:
-                assert (await store.status("job")).items_per_second == pytest.approx(1, rel=0.01)
-            if seq == 20:
-                assert (await store.status("job")).items_per_second == pytest.approx(1, rel=0.3)
-        assert (await store.status("job")).items_per_second == pytest.approx(4, rel=0.3)
 
     async def test_jobs_come_newest_first_and_page_by_page(self, store: Store) -> None:
         for job_id in "abcde":

@@ -5,6 +5,7 @@ A check changes nothing that lasts, takes a second or two at most, and needs not
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ from typing import Final
 from swath.backends.embedded import examine
 from swath.entrypoints.cli.config import unknown_variables
 from swath.entrypoints.cli.doctor.finding import Check, Finding, Subject, fail, ok, warn
+from swath.entrypoints.cli.output import counted
 
 __all__ = ["CHECKS"]
 
@@ -45,14 +47,23 @@ def check_folder(subject: Subject) -> Finding:
     """The data folder is there and can be written, or can be made."""
     folder = subject.settings.data
     where = _nearest(folder)
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        return fail(f"{there} is not a folder", "name a folder with SWATH_DATA")
     try:
         with tempfile.NamedTemporaryFile(dir=where, prefix=".swath-doctor-") as file:
             file.write(b"x" * 4096)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        return fail(f"{where} cannot be written: {error.strerror}", "give yourself permission, or change SWATH_DATA")
+        return fail(f"{where} cannot be written: {error.strerror}", f"{_remedy(error)}, or change SWATH_DATA")
     return ok(f"{folder} can be written") if folder.is_dir() else ok(f"{folder} is not there yet, and can be made")
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return "free some space there"
+    return "make the file system writable" if error.errno == errno.EROFS else "give yourself permission"
 
 
 def check_space(subject: Subject) -> Finding:
@@ -83,6 +94,8 @@ def check_store(subject: Subject) -> Finding:
         return fail(
             f"the store does not check: {exam.complaint}", "stop all workers, copy the folder, then ask for help"
         )
+    if exam.read_only:
+        return warn(f"SQLite {version}; {size}; read-only", "jobs can be looked at, but not run: see the data folder")
     if exam.journal_mode != "wal":
         return warn(f"the store is in mode {exam.journal_mode!r}", "the next command that opens it sets it to WAL")
     if exam.log_bytes > LARGE_LOG_BYTES:
@@ -114,7 +127,8 @@ def check_leftovers(subject: Subject) -> Finding:
     if dead:
         some = ", ".join(dead[:3]) + (" …" if len(dead) > 3 else "")
         return warn(
-            f"{len(dead)} workers died and were not cleaned up after: {some}", "the next worker does it: `swath worker`"
+            f"{counted(len(dead), 'worker')} died without being cleaned up after: {some}",
+            "the next worker does it: `swath worker`",
         )
     return ok("none")
 

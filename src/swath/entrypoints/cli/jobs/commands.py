@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from swath.entrypoints.cli.options import job_argument, json_option
+from swath.entrypoints.cli.options import complete_files, complete_kinds, job_argument, json_option
 from swath.entrypoints.cli.order import Order, job_options
 from swath.entrypoints.cli.session import begin, run_async
 
@@ -122,9 +122,21 @@ def policy(job_id: str, file: Path | None, concurrency: int | None, as_json: boo
 @jobs.command()
 @job_argument
 @click.option("--failed", is_flag=True, help="Items that failed.")
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Items that failed so; may be repeated.")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    shell_complete=complete_kinds,
+    help="Items that failed so; may be repeated.",
+)
 @click.option("--not-run", is_flag=True, help="Items that were cancelled, by a person or by the circuit.")
-@click.option("--items", metavar="FILE", help="Items by id: one a line, or a CSV column item_id; - for stdin.")
+@click.option(
+    "--items",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Items by id: one a line, or a CSV column item_id; - for stdin.",
+)
 @click.option("--since", metavar="TIME", help="Only what ended since: 2h, 30m, 1d, or 2026-01-31T08:00.")
 @click.option("--run", is_flag=True, help="Run them here, now.")
 @json_option

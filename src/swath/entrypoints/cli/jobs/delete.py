@@ -8,11 +8,11 @@ import sys
 import click
 
 from swath.bootstrap import Services, open_services
-from swath.domain.errors import BadInput
+from swath.domain.errors import BadInput, StoreUnavailable, SwathError
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.caretaker import remove
 from swath.entrypoints.cli.exit_codes import ExitCode
-from swath.entrypoints.cli.output import print_json
+from swath.entrypoints.cli.output import command, counted, print_json
 from swath.settings import Settings
 
 __all__ = ["delete_job"]
@@ -26,13 +26,17 @@ async def delete_job(settings: Settings, job_id: str, *, sure: bool, as_json: bo
         status = await services.store.status(job_id)
         if not sure and not _agreed(status, services.storage.location(job_id)):
             click.echo("nothing was deleted", err=True)
-            return ExitCode.INTERRUPTED
+            return ExitCode.COMPLETE
         await services.store.delete(job_id)
-        gone = await _remove(services, job_id)
+        try:
+            gone = await _remove(services, job_id)
+        except StoreUnavailable as error:
+            again = command("jobs", "delete", job_id, "--yes")
+            raise SwathError(f"{error}; the deletion has begun, and `{again}` finishes it when that is over") from error
     if as_json:
         print_json({"job_id": job_id, "deleted": gone})
     elif gone:
-        click.echo(f"job {job_id} is deleted: {status.counts.total:,} items and all their files")
+        click.echo(f"job {job_id} is deleted: {counted(status.counts.total, 'item')} and all their files")
     else:
         click.echo(f"job {job_id} is being deleted by another process")
     return ExitCode.COMPLETE
@@ -42,7 +46,9 @@ def _agreed(status: JobStatus, location: str) -> bool:
     job_id = status.job.job_id
     if not sys.stdin.isatty():
         raise BadInput(f"deleting job {job_id!r} cannot be undone, and nobody is here to ask; give --yes")
-    return click.confirm(f"Delete job {job_id} ({status.counts.total:,} items) and all of {location}?", err=True)
+    return click.confirm(
+        f"Delete job {job_id} ({counted(status.counts.total, 'item')}) and all of {location}?", err=True
+    )
 
 
 async def _remove(services: Services, job_id: str) -> bool:

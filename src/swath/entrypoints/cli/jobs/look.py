@@ -10,7 +10,7 @@ from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.output import describe, print_json, print_table, span
 from swath.settings import Settings
 
-__all__ = ["list_jobs", "show_status"]
+__all__ = ["list_jobs", "show_status", "stands"]
 
 
 async def list_jobs(settings: Settings, limit: int, *, as_json: bool) -> ExitCode:
@@ -25,7 +25,7 @@ async def list_jobs(settings: Settings, limit: int, *, as_json: bool) -> ExitCod
         [
             (
                 status.job.job_id,
-                _stands(status),
+                stands(status),
                 f"{status.counts.ended:,}/{status.counts.total:,}",
                 f"{status.counts.failed:,}",
                 f"{status.items_per_second:,.1f}",
@@ -39,7 +39,8 @@ async def list_jobs(settings: Settings, limit: int, *, as_json: bool) -> ExitCod
     return ExitCode.COMPLETE
 
 
-def _stands(status: JobStatus) -> str:
+def stands(status: JobStatus) -> str:
+    """The state, and what it waits for."""
     return f"{status.state.value}, waits for {status.waiting_for}" if status.waiting_for else status.state.value
 
 
