@@ -46,6 +46,8 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(work)
     except (SystemExit, KeyboardInterrupt) as error:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            raise  # no handlers of our own, so no scraper runs here: it was a person
         _die_of(error)
     finally:
         if not loop.run_until_complete(_tasks_that_go_on()):
