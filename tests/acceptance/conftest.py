@@ -17,6 +17,10 @@ from swath.testing.demo_county import DemoCounty
 SWATH = Path(sys.executable).parent / "swath"
 
 
+# A shell that starts us in the background has SIGINT ignored, and so would every command that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Shell:
     """Runs `swath` in a folder; what it started ends with the test."""
 
