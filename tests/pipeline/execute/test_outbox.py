@@ -79,6 +79,7 @@ async def test_failures_in_a_row_go_at_once_because_a_circuit_may_be_about_to_op
     for seq in range(FAILED_IN_A_ROW):
         assert not outbox._group.is_set()
         outbox.put(Outcome(str(seq), Ended(seq=seq, state=ItemState.FAILED)), idle=False)
+    assert outbox.crowded  # and nothing starts before it is known what they mean
     assert len(await asyncio.wait_for(outbox.group(60), 1)) == FAILED_IN_A_ROW
     outbox.put(Outcome("good", Ended(seq=9, state=ItemState.SUCCESS)), idle=False)
     assert not outbox._group.is_set()

@@ -53,8 +53,9 @@ class Outbox:
 
     @property
     def crowded(self) -> bool:
-        """Whether the store is so far behind that starting more would only pile up pages."""
-        return len(self._outcomes) >= CROWDED_ITEMS or self._bytes >= CROWDED_BYTES
+        """Whether the store is so far behind that starting more would only pile up pages, or failures."""
+        failing = bool(self._outcomes) and self._failed_in_a_row >= FAILED_IN_A_ROW
+        return failing or len(self._outcomes) >= CROWDED_ITEMS or self._bytes >= CROWDED_BYTES
 
     def put(self, outcome: Outcome, *, idle: bool) -> None:
         """Adds one; `idle` says that nothing else runs which a group could wait for."""
@@ -63,8 +64,7 @@ class Outbox:
         self._some.set()
         if isinstance(outcome.end, Ended):
             self._failed_in_a_row = self._failed_in_a_row + 1 if outcome.end.state is ItemState.FAILED else 0
-        failing = self._failed_in_a_row >= FAILED_IN_A_ROW
-        if idle or failing or len(self._outcomes) >= GROUP_ITEMS or self.crowded:
+        if idle or len(self._outcomes) >= GROUP_ITEMS or self.crowded:
             self._group.set()
 
     def hurry(self) -> None:
