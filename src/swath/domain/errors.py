@@ -8,6 +8,7 @@ SwathError
 ├── StoreUnavailable     the store or the disk does not answer now; try again later
 ├── StoreDamaged         the store holds something that cannot be read; `jobs verify` says so too
 ├── LeaseLost            the worker no longer holds what it works on; its results are void
+├── SiteHeld             a site is not to be visited now (closed, or its circuit is open); the item waits
 ├── Unbalanced           a job's rows, counters and manifest do not add up, so it must not end
 ├── NotFound             raised by a scraper: the site has no such record (a success)
 └── Failed               raised by fetching and extraction: carries a Failure, which is data
@@ -32,6 +33,7 @@ __all__ = [
     "Failed",
     "LeaseLost",
     "NotFound",
+    "SiteHeld",
     "StoreDamaged",
     "StoreUnavailable",
     "SwathError",
@@ -93,6 +95,16 @@ class StoreDamaged(SwathError):
 
 class LeaseLost(SwathError):
     """The lease ran out or was taken away; whatever was done under it does not count."""
+
+
+class SiteHeld(SwathError):
+    """The site is left alone for a while, so the item goes back to wait; that is no try of it."""
+
+    def __init__(self, site: str, why: str, wait_seconds: float) -> None:
+        super().__init__(f"site {site} is left alone: {why}")
+        self.site = site
+        self.why = why
+        self.wait_seconds = wait_seconds
 
 
 class Unbalanced(SwathError):

@@ -9,13 +9,18 @@ from typing import Protocol
 
 import msgspec
 
+from swath.proxies.route import Route
+
 __all__ = ["Headers", "Request", "Response", "Transport"]
 
 Headers = tuple[tuple[str, str], ...]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, complete. `request_timeout_seconds` bounds everything from the dial to the last byte."""
+    """One request, complete. `request_timeout_seconds` bounds everything from the dial to the last byte.
+
+    Without a `route` it goes straight to the site. `impersonate` names a browser to imitate below HTTP.
+    """
 
     url: str
     method: str = "GET"
@@ -23,6 +28,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     connect_timeout_seconds: float = 10.0
     request_timeout_seconds: float = 30.0
+    route: Route | None = None
+    impersonate: str | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,63 @@
+"""Bucket: the rate of a site or a job over any number of workers, as one number, the next free instant.
+
+A worker reserves a slice of it ahead and sends inside its slice; unused time is lost, never doubled. A 429 or 503
+halves the rate for a while (S7). Pure; times are seconds on the boot clock. Kept by the site book.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+__all__ = ["LATE_SECONDS", "SLICE_SECONDS", "Bucket", "Slice", "rate_factor", "reserve", "slow_down"]
+
+SLICE_SECONDS: Final = 0.1  # how far ahead of the others a worker may reserve
+LATE_SECONDS: Final = 0.02  # an instant is lost when nothing was sent so long after it
+LEAST_FACTOR: Final = 1 / 16
+RECOVERY: Final = 0.25  # of the policy's rate, for each quiet period
+
+
+class Bucket(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`factor` is what is left of the policy's rate since the site last complained, at `slowed_at`."""
+
+    next_free: float = 0.0
+    factor: float = 1.0
+    slowed_at: float | None = None
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """Instants at which one request each may be sent: `first`, and so on every `interval` seconds."""
+
+    first: float
+    interval: float
+    count: int
+
+
+def rate_factor(bucket: Bucket, now: float, quiet_seconds: float) -> float:
+    """The share of the policy's rate that may be used now: it comes back by a quarter for each quiet period."""
+    if bucket.slowed_at is None:
+        return 1.0
+    periods = max(0, int((now - bucket.slowed_at) / quiet_seconds))
+    return min(1.0, bucket.factor + RECOVERY * periods)
+
+
+def reserve(bucket: Bucket, rate: float, requests: int, now: float, quiet_seconds: float) -> tuple[Bucket, Slice]:
+    """Takes the next instants: at most those of a slice, and always one. `rate` is the policy's, per second."""
+    interval = 1 / (rate * rate_factor(bucket, now, quiet_seconds))
+    count = max(1, min(requests, int(SLICE_SECONDS / interval)))
+    first = max(now, bucket.next_free)
+    taken = msgspec.structs.replace(bucket, next_free=first + count * interval)
+    return taken, Slice(first, interval, count)
+
+
+def slow_down(bucket: Bucket, sent_at: float, now: float, quiet_seconds: float) -> Bucket:
+    """The site has complained of a request that was sent at `sent_at`.
+
+    Complaints about requests that were under way when the rate was halved say nothing new, and only prolong it.
+    """
+    factor = rate_factor(bucket, now, quiet_seconds)
+    known = bucket.slowed_at is not None and sent_at <= bucket.slowed_at
+    return msgspec.structs.replace(
+        bucket, factor=bucket.factor if known else max(LEAST_FACTOR, factor / 2), slowed_at=now
+    )

@@ -1,0 +1,46 @@
+"""Secret: a value that must not be seen. Its `repr`, `str` and JSON show a mask; only `reveal` gives it away.
+
+Made in settings.py from what the operator set; revealed at the socket, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final
+
+__all__ = ["MASK", "Secret"]
+
+MASK: Final = "********"
+
+
+class Secret:
+    """One secret text. Equal to another of the same text, in a time that does not tell where they differ."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself; for the place that sends it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Secret({MASK})"
+
+    def __str__(self) -> str:
+        return MASK
+
+    def __format__(self, spec: str) -> str:
+        return format(MASK, spec)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self._text.encode(), other._text.encode())
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> str:
+        raise TypeError("a secret is not to be copied into a file or another process")
