@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV   := .venv
+PEERS  := .venv-peers
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
@@ -12,7 +13,7 @@ WORKERS ?= 2
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup demo test check fix chaos soak slots fairness bench-site lock clean
+.PHONY: help setup demo test check fix chaos soak slots fairness pacing bench bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -48,13 +49,19 @@ slots: $(VENV)/.dev ## Measure how much of the allowed concurrency is used with 
 fairness: $(VENV)/.dev ## Measure how evenly worker processes share one store, and how fast they are together
 	@$(BIN)/python -m swath.testing.fairness $(ARGS)
 
+pacing: $(VENV)/.dev ## Measure at the site that rates and concurrency are kept, with kills (ARGS="--processes 4")
+	@$(BIN)/python -m swath.testing.pacing $(ARGS)
+
+bench: $(VENV)/.dev $(PEERS)/.installed ## Swath, Scrapy, Crawlee and a script on the same pages (ARGS="--help" for its options)
+	@$(BIN)/python -m swath.testing.bench $(ARGS)
+
 bench-site: $(VENV)/.dev ## Load the demo county site and print pages per second
 	@$(BIN)/python -m swath.testing.demo_county.load $(ARGS)
 
 LOCK_TOOL := $(VENV)/lock-tool
 COMPILE = $(LOCK_TOOL)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --no-header
-LOCK_NOTE := \# Pinned and hashed by `make lock` from pyproject.toml; do not edit by hand.
+LOCK_NOTE := \# Pinned and hashed by `make lock`; do not edit by hand.
 
 lock: $(VENV)/.python ## Pin the newest versions that pyproject.toml allows
 	@test -x $(LOCK_TOOL)/bin/uv || { $(PYTHON) -m venv $(LOCK_TOOL) && $(LOCK_TOOL)/bin/python -m pip install --quiet uv; }
@@ -65,10 +72,11 @@ lock: $(VENV)/.python ## Pin the newest versions that pyproject.toml allows
 	}; \
 	lock requirements-dev.txt pyproject.toml --group dev; \
 	lock requirements.txt pyproject.toml --constraint requirements-dev.txt; \
-	lock requirements-build.txt --group build --constraint requirements-dev.txt
+	lock requirements-build.txt --group build --constraint requirements-dev.txt; \
+	lock bench-peers/requirements.txt bench-peers/requirements.in
 
 clean: ## Remove .venv, caches and build output
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/.python:
@@ -93,4 +101,11 @@ $(VENV)/.swath: $(VENV)/.runtime pyproject.toml
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt | $(VENV)/.swath
 	@echo "installing the development tools into $(VENV)"
 	@$(INSTALL) -r requirements-dev.txt
+	@touch $@
+
+# Others whom we measure ourselves against; in an environment of their own, so that neither sees the other's packages.
+$(PEERS)/.installed: bench-peers/requirements.txt | $(VENV)/.python
+	@echo "installing the peers into $(PEERS)"
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r bench-peers/requirements.txt
 	@touch $@

@@ -10,48 +10,75 @@ if TYPE_CHECKING:
     from swath.domain.errors import Failed, NotFound
     from swath.domain.failure import Failure, FailureKind
     from swath.domain.page import Page
+    from swath.kit.dates import parse_date
     from swath.kit.declare import scraper
-    from swath.kit.models import Input, Money, Output
+    from swath.kit.html import assert_fields_present, assert_html_contains, extract_text, parse_html, select_one
+    from swath.kit.models import Date, Input, Maybe, Money, Output
+    from swath.kit.money import parse_money
     from swath.kit.pages import Pages
     from swath.kit.scraper import HttpScraper
     from swath.web.form import Form
     from swath.web.page import WebPage
+    from swath.web.reading.links import Link
+    from swath.web.reading.pairs import Pairs
     from swath.web.session import WebSession
 
 __all__ = [
+    "Date",
     "Failed",
     "Failure",
     "FailureKind",
     "Form",
     "HttpScraper",
     "Input",
+    "Link",
+    "Maybe",
     "Money",
     "NotFound",
     "Output",
     "Page",
     "Pages",
+    "Pairs",
     "WebPage",
     "WebSession",
+    "assert_fields_present",
+    "assert_html_contains",
+    "extract_text",
+    "parse_date",
+    "parse_html",
+    "parse_money",
     "scraper",
+    "select_one",
 ]
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Date": "swath.kit.models",
     "Failed": "swath.domain.errors",
     "Failure": "swath.domain.failure",
     "FailureKind": "swath.domain.failure",
     "Form": "swath.web.form",
     "HttpScraper": "swath.kit.scraper",
     "Input": "swath.kit.models",
+    "Link": "swath.web.reading.links",
+    "Maybe": "swath.kit.models",
     "Money": "swath.kit.models",
     "NotFound": "swath.domain.errors",
     "Output": "swath.kit.models",
     "Page": "swath.domain.page",
     "Pages": "swath.kit.pages",
+    "Pairs": "swath.web.reading.pairs",
     "WebPage": "swath.web.page",
     "WebSession": "swath.web.session",
+    "assert_fields_present": "swath.kit.html",
+    "assert_html_contains": "swath.kit.html",
+    "extract_text": "swath.kit.html",
+    "parse_date": "swath.kit.dates",
+    "parse_html": "swath.kit.html",
+    "parse_money": "swath.kit.money",
     "scraper": "swath.kit.declare",
+    "select_one": "swath.kit.html",
 }
 
 

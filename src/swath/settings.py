@@ -16,18 +16,22 @@ from typing import Any, Final
 import msgspec
 
 from swath.domain.errors import BadInput
+from swath.domain.proxy_products import ProxyType
+from swath.domain.secret import MASK, Secret
+from swath.proxies.bright_data import check_url
+from swath.proxies.custom import parse_proxies
+from swath.proxies.setup import DEFAULT_URL, ZONED, Price, ProxySetup, Zone
 
 __all__ = ["MASK", "Origin", "Reading", "Settings", "completion_asked", "masked", "read", "read_settings"]
 
 PREFIX: Final = "SWATH_"
 CONFIG_VARIABLE: Final = "SWATH_CONFIG"
 CONFIG_NAME: Final = "swath.toml"
-MASK: Final = "********"
+SITES_NAME: Final = "sites.yaml"
 
-# Read by others than this module: the demo scrapers, and test builds.
-_OTHER_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "SWATH_DEMO_URL"})
-_SECRET_NAME: Final = re.compile(r"PASS|SECRET|TOKEN|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
-_SECRET_IN_URL: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_SECRET_NAME: Final = re.compile(r"PASS|SECRET|TOKEN|KEY|CREDENTIAL|AUTH|CUSTOM_URL", re.IGNORECASE)
+_SECRET_IN_URL: Final = re.compile(r"(?<=://)\S+(?=@)")
+_HOST_AND_PORT: Final = re.compile(r"([a-z0-9_]([a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\]):([1-9][0-9]{0,4})")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +47,49 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_items: int = 256
     log_level: str = "WARNING"
     fsync: bool = False
+    sites: Path | None = None
+    allow_private: tuple[str, ...] = ()
+    demo_url: str = "http://127.0.0.1:8010"
+    robots_agent: str = "swath"
+    proxy_url: str = DEFAULT_URL
+    proxy_customer: str | None = None
+    proxy_ca_file: Path | None = None
+    proxy_datacenter_zone: str | None = None
+    proxy_datacenter_password: Secret | None = None
+    proxy_datacenter_price_per_gb: float | None = None
+    proxy_datacenter_price_per_1000: float | None = None
+    proxy_residential_zone: str | None = None
+    proxy_residential_password: Secret | None = None
+    proxy_residential_price_per_gb: float | None = None
+    proxy_residential_price_per_1000: float | None = None
+    proxy_web_unlocker_zone: str | None = None
+    proxy_web_unlocker_password: Secret | None = None
+    proxy_web_unlocker_price_per_gb: float | None = None
+    proxy_web_unlocker_price_per_1000: float | None = None
+    proxy_custom_urls: tuple[Secret, ...] = ()
+    proxy_custom_price_per_gb: float | None = None
+    proxy_custom_price_per_1000: float | None = None
+    proxy_cooldown_seconds: float = 30.0
+    proxy_recheck_seconds: float = 60.0
+
+    @property
+    def proxies(self) -> ProxySetup:
+        """What is set up of proxies, for proxies/ways.py."""
+
+        def of(tier: ProxyType, what: str) -> Any:
+            return getattr(self, f"proxy_{tier.value}_{what}")
+
+        priced = (*ZONED, ProxyType.CUSTOM)
+        return ProxySetup(
+            url=self.proxy_url,
+            customer=self.proxy_customer,
+            zones={tier: Zone(of(tier, "zone"), of(tier, "password")) for tier in ZONED},
+            ca_file=self.proxy_ca_file,
+            custom_urls=self.proxy_custom_urls,
+            prices={tier: Price(of(tier, "price_per_gb"), of(tier, "price_per_1000")) for tier in priced},
+            cooldown_seconds=self.proxy_cooldown_seconds,
+            recheck_seconds=self.proxy_recheck_seconds,
+        )
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -86,11 +133,13 @@ def read(environment: Mapping[str, str] | None = None) -> Reading:
             origins[field] = Origin("default", "default")
     if "heartbeat_seconds" not in values and "lease_seconds" in values:
         values["heartbeat_seconds"] = values["lease_seconds"] / 3
+    if "sites" not in values and Path(SITES_NAME).is_file():
+        values["sites"] = Path(SITES_NAME)
     settings = Settings(**values)
     if settings.heartbeat_seconds >= settings.lease_seconds:
         raise BadInput(_too_slow(settings, origins))
-    ours = {*_OTHER_VARIABLES, *(PREFIX + field.upper() for field in _PARSERS)}
-    unknown = {name: masked(name, variables[name]) for name in sorted(variables) if name not in ours}
+    ours = {CONFIG_VARIABLE, *(PREFIX + field.upper() for field in _PARSERS)}
+    unknown = {name: _shown_unknown(name, variables[name]) for name in sorted(variables) if name not in ours}
     return Reading(settings=settings, origins=origins, file=file, unknown=unknown)
 
 
@@ -105,6 +154,11 @@ def _too_slow(settings: Settings, origins: Mapping[str, Origin]) -> str:
 def masked(name: str, value: str) -> str:
     """A value as it may be shown: nothing of one whose name smells of a secret, no credentials of a URL."""
     return MASK if _SECRET_NAME.search(name) else _SECRET_IN_URL.sub(MASK, value)
+
+
+def _shown_unknown(name: str, value: str) -> str:
+    """A misspelt name of a secret need not smell of one, so nothing near the proxies is shown."""
+    return MASK if name.startswith(f"{PREFIX}PROXY") else masked(name, value)
 
 
 def completion_asked(environment: Mapping[str, str] | None = None) -> bool:
@@ -171,6 +225,62 @@ def _text(given: object, name: str, folder: Path) -> str:
     return given
 
 
+def _secret(given: object, name: str, folder: Path) -> Secret:
+    """Nothing of it is ever told."""
+    del folder
+    if not isinstance(given, str) or not given or not given.isprintable():
+        raise BadInput(f"{name} must be text on one line")
+    return Secret(given)
+
+
+def _proxy_urls(given: object, name: str, folder: Path) -> tuple[Secret, ...]:
+    if isinstance(given, str):
+        given = [part for part in re.split(r"[,\s]+", given) if part]
+    if not isinstance(given, list):
+        raise BadInput(f"{name} must be a list of addresses")
+    urls = tuple(_secret(part, name, folder) for part in given)
+    parse_proxies(urls, name)
+    return urls
+
+
+def _proxy_url(given: object, name: str, folder: Path) -> str:
+    url = _secret(given, name, folder).reveal()  # somebody may have put a password into it
+    check_url(url, name)
+    return url
+
+
+def _plain(given: object, name: str, folder: Path) -> str:
+    """A part of a user name."""
+    text = _text(given, name, folder)
+    if re.fullmatch(r"[A-Za-z0-9_.-]+", text) is None:
+        raise BadInput(f"{name} must be letters, digits, '_', '.' and '-' alone, not {given!r}")
+    return text
+
+
+def _hosts_and_ports(given: object, name: str, folder: Path) -> tuple[str, ...]:
+    if isinstance(given, str):
+        given = [part for part in re.split(r"[,\s]+", given) if part]
+    if not isinstance(given, list):
+        raise BadInput(f"{name} must be a list of host:port, not {given!r}")
+    parts = tuple(_text(part, name, folder).lower() for part in given)
+    for part in parts:
+        found = _HOST_AND_PORT.fullmatch(part)
+        if found is None or int(found[3]) > 65_535:
+            raise BadInput(f"{name} must be host:port, such as localhost:3000 or [::1]:3000, not {part!r}")
+    return parts
+
+
+def _site_url(given: object, name: str, folder: Path) -> str:
+    url = _text(given, name, folder).rstrip("/")
+    if re.fullmatch(r"https?://[^/\s@]+(/\S*)?", url) is None:
+        raise BadInput(f"{name} must be an address that begins with http:// or https://, not {masked(name, url)!r}")
+    return url
+
+
+def _price(given: object, name: str, folder: Path) -> float:
+    return 0.0 if str(given) == "0" else _seconds(given, name, folder)
+
+
 def _seconds(given: object, name: str, folder: Path) -> float:
     del folder
     try:
@@ -215,4 +325,19 @@ _PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
     "max_items": _count,
     "log_level": _level,
     "fsync": _switch,
+    "sites": _path,
+    "allow_private": _hosts_and_ports,
+    "demo_url": _site_url,
+    "robots_agent": _text,
+    "proxy_url": _proxy_url,
+    "proxy_customer": _plain,
+    "proxy_ca_file": _path,
+    **{f"proxy_{tier.value}_zone": _plain for tier in ZONED},
+    **{f"proxy_{tier.value}_password": _secret for tier in ZONED},
+    "proxy_custom_urls": _proxy_urls,
+    **{
+        f"proxy_{tier.value}_price_per_{unit}": _price for tier in (*ZONED, ProxyType.CUSTOM) for unit in ("gb", "1000")
+    },
+    "proxy_cooldown_seconds": _seconds,
+    "proxy_recheck_seconds": _seconds,
 }

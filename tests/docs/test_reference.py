@@ -11,10 +11,11 @@ from swath.domain.item import ItemRecord
 from swath.domain.job import Counts, Job, JobStatus
 from swath.domain.manifest import JobMetadata, entry
 from swath.domain.policy import ExecutionPolicy
+from swath.domain.site import SitePolicy
 from swath.domain.transitions import ItemState, JobState
 from swath.pipeline.finish.artifacts import StoredPage
 from swath.pipeline.finish.report import ProblemCode, VerifyReport
-from swath.web.classify import classify_status
+from swath.web.classify import classify
 from swath.web.transport import Response
 from tests.docs.pages import ROOT, code_in, rows_of, section_of
 
@@ -73,7 +74,7 @@ def test_status_codes_become_what_the_page_says(
     rows = rows_of(section_of(page("failure-kinds.md"), "## What a status code becomes"))
     said = {number: kind.strip("`") for answer, kind in rows for number in re.findall(r"\d{3}", answer)}
     for status in statuses:
-        failure = classify_status(Response(url="http://a/", status=status, headers=headers), now=0.0)
+        failure = classify(Response(url="http://a/", status=status, headers=headers), SitePolicy(), now=0.0).failure
         assert failure is not None
         expected = "server_error" if status in {500, 502, 503} and not headers else said.get(str(status), "http_error")
         assert failure.kind == expected

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from swath.domain.errors import BadInput
+from swath.domain.proxy_products import ProxyType
+from swath.domain.secret import Secret
+from swath.proxies.setup import Price, Zone
 from swath.settings import MASK, Settings, completion_asked, masked, read, read_settings
 
 pytestmark = pytest.mark.req("T3")
@@ -80,6 +83,18 @@ def test_a_relative_folder_in_a_file_counts_from_that_file(tmp_path: Path) -> No
         ('data = "x\\u0000y"\n', ["data", "NUL"]),
         ('scrapers = ["x\\u0000y"]\n', ["scrapers", "NUL"]),
         ('default_scraper = "x\\u0000y"\n', ["default_scraper", "NUL"]),
+        ('allow_private = ["localhost"]\n', ["host:port", "'localhost'"]),
+        ('allow_private = ["localhost:70000"]\n', ["host:port"]),
+        ('allow_private = ["http://localhost:80"]\n', ["host:port"]),
+        ("allow_private = 3\n", ["list of host:port"]),
+        ('demo_url = "127.0.0.1:8010"\n', ["demo_url", "http://"]),
+        ('proxy_url = "brd.superproxy.io"\n', ["proxy_url", "http://host:port"]),
+        ('proxy_customer = "a b"\n', ["proxy_customer", "letters"]),
+        ('proxy_residential_zone = "a/b"\n', ["proxy_residential_zone", "letters"]),
+        ("proxy_custom_urls = 3\n", ["proxy_custom_urls", "list of addresses"]),
+        ('proxy_custom_urls = ["http://u:p@h:1", "nothing"]\n', ["address 2", "must begin with http://"]),
+        ("proxy_custom_price_per_gb = -1\n", ["proxy_custom_price_per_gb", "number above 0"]),
+        ("proxy_cooldown_seconds = 0\n", ["proxy_cooldown_seconds"]),
         ("heartbeat_seconds = 15\n", ["heartbeat_seconds (15", "lease_seconds (15, default)"]),
         ("lease_seconds = 2\nheartbeat_seconds = 3\n", ["heartbeat_seconds (3", "lease_seconds (2"]),
     ],
@@ -103,7 +118,8 @@ def test_unknown_variables_are_told_and_their_secrets_are_not() -> None:
         {
             "SWATH_MAX_ITMES": "9",
             "SWATH_PROXY_PASSWORD": "hunter2",
-            "SWATH_PROXY_URL": "http://me:hunter2@proxy:1",
+            "SWATH_PROXY_CUSTOM_PASWORD": "hunter2",
+            "SWATH_UPSTREAM": "http://me:hun@ter/2@proxy:1",
             "SWATH_DEMO_URL": "http://127.0.0.1:1",
             "SWATH_EMPTY": "",
             "OTHER": "1",
@@ -111,10 +127,64 @@ def test_unknown_variables_are_told_and_their_secrets_are_not() -> None:
     )
     assert reading.unknown == {
         "SWATH_MAX_ITMES": "9",
+        "SWATH_PROXY_CUSTOM_PASWORD": MASK,
         "SWATH_PROXY_PASSWORD": MASK,
-        "SWATH_PROXY_URL": f"http://{MASK}@proxy:1",
+        "SWATH_UPSTREAM": f"http://{MASK}@proxy:1",
     }
     assert masked("SWATH_ETL_KEY", "abc") == MASK
+
+
+def test_site_policies_are_read_from_the_file_here_unless_another_is_named(here: Path) -> None:
+    assert read_settings({}).sites is None
+    (here / "sites.yaml").write_text("sites: {}\n")
+    assert read_settings({}).sites == Path("sites.yaml")
+    assert read_settings({"SWATH_SITES": "other.yaml"}).sites == Path("other.yaml")
+
+
+@pytest.mark.req("Z4")
+def test_private_targets_are_named_by_host_and_port() -> None:
+    text = "localhost:3000, 10.0.0.7:80 [::1]:8080\nIntra.Example:443"
+    expected = ("localhost:3000", "10.0.0.7:80", "[::1]:8080", "intra.example:443")
+    assert read_settings({"SWATH_ALLOW_PRIVATE": text}).allow_private == expected
+
+
+def test_the_demo_site_is_a_setting_like_any_other() -> None:
+    assert read_settings({}).demo_url == "http://127.0.0.1:8010"
+    assert read_settings({"SWATH_DEMO_URL": "http://127.0.0.1:9999/"}).demo_url == "http://127.0.0.1:9999"
+    assert read_settings({}).robots_agent == "swath"
+
+
+@pytest.mark.req("P1")
+def test_proxies_are_set_up_by_variables_and_by_the_file(here: Path) -> None:
+    (here / "swath.toml").write_text(
+        'proxy_residential_zone = "res"\nproxy_residential_password = "from-file"\n'
+        'proxy_custom_urls = ["http://u:p@one.example:1", "http://two.example:2"]\nproxy_ca_file = "brd.crt"\n'
+        "proxy_residential_price_per_gb = 8\nproxy_web_unlocker_price_per_1000 = 0\n"
+    )
+    setup = read_settings(
+        {
+            "SWATH_PROXY_CUSTOMER": "hl_1",
+            "SWATH_PROXY_DATACENTER_ZONE": "dc",
+            "SWATH_PROXY_DATACENTER_PASSWORD": "pw",
+            "SWATH_PROXY_COOLDOWN_SECONDS": "5",
+        }
+    ).proxies
+    assert (setup.url, setup.customer) == ("http://brd.superproxy.io:44445", "hl_1")
+    assert setup.zones[ProxyType.DATACENTER] == Zone("dc", Secret("pw"))
+    assert setup.zones[ProxyType.RESIDENTIAL] == Zone("res", Secret("from-file"))
+    assert setup.zones[ProxyType.WEB_UNLOCKER] == Zone()
+    assert [url.reveal() for url in setup.custom_urls] == ["http://u:p@one.example:1", "http://two.example:2"]
+    assert setup.ca_file == Path("brd.crt")
+    assert (setup.cooldown_seconds, setup.recheck_seconds) == (5, 60)
+    assert setup.price(ProxyType.RESIDENTIAL) == Price(8.0, None)
+    assert setup.price(ProxyType.WEB_UNLOCKER).known
+    assert not setup.price(ProxyType.CUSTOM).known
+
+
+@pytest.mark.req("P1")
+def test_a_list_of_proxies_may_be_parted_by_commas_or_spaces() -> None:
+    text = " http://u:p@one.example:1,http://two.example:2\n http://three.example:3 "
+    assert len(read_settings({"SWATH_PROXY_CUSTOM_URLS": text}).proxy_custom_urls) == 3
 
 
 def test_a_shell_that_completes_is_told_from_a_person() -> None:

@@ -282,6 +282,7 @@ class Own(HttpScraper):
         ("async def extract(self, pages): return {}", 'scraper "own": extract must not be async: write def extract'),
         ("async def extract(self, pages): yield {}", 'scraper "own": extract must not be async'),
         ("async def validate_result(self, record): pass", 'scraper "own": validate_result must not be async'),
+        ("async def start_url(self, item): return None", 'scraper "own": start_url must not be async'),
         ("extract = None", 'scraper "own": extract must be a method'),
         ("base_url = 5", 'scraper "own": base_url must be text: write base_url="5"'),
         ("def __init__(self, key): pass", 'scraper "own" cannot be made: TypeError: Own.__init__() missing 1'),

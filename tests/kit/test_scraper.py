@@ -8,6 +8,8 @@ import swath
 from swath import Failed, FailureKind, HttpScraper, Input, NotFound, Page, WebPage, WebSession, scraper
 from swath.domain.errors import BadInput, LeaseLost
 from swath.kit.pages import Pages
+from swath.kit.registry import Registry
+from swath.web import session as web_session
 from tests.web.sites import answer, session
 
 A, B, C = "http://site.example/a", "http://site.example/b", "http://site.example/c"
@@ -116,6 +118,69 @@ async def test_pages_kept_on_the_way_are_stored_beside_the_returned_one() -> Non
     assert pages.main.body == b"b"
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_a_page_is_looked_over_once(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    check = web_session.check_page
+
+    def counted(page: object) -> None:
+        looks.append(page)
+        check(page)
+
+    monkeypatch.setattr(web_session, "check_page", counted)
+
+    async def fetch(web: WebSession) -> WebPage:
+        page = await web.get(A)
+        return web.keep(page) if keeps else page
+
+    _, kept = await collected(fetch)
+    assert bodies(kept) == {"html": "a"}
+    assert len(looks) == 1
+
+
+class Visited(Input):
+    url: str | None = None
+
+
+@pytest.mark.req("K4")
+@pytest.mark.parametrize(
+    ("base_url", "url", "start"),
+    [
+        (None, None, None),
+        (A, None, A),
+        (A, "", A),
+        (None, B, B),
+        (A, B, B),
+        (A, "/c", C),
+        (None, "/c", "/c"),
+    ],
+)
+def test_an_item_starts_at_its_url_or_at_the_base(base_url: str | None, url: str | None, start: str | None) -> None:
+    class Visitor(HttpScraper):
+        Input = Visited
+
+    Visitor.base_url = base_url
+    assert Visitor().start_url(Visited(url=url)) == start
+    assert HttpScraper().start_url(Asked(parcel_id="1", year=1)) is None
+
+
+@pytest.mark.req("K5")
+def test_the_shipped_scrapers_know_where_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWATH_DEMO_URL", "http://127.0.0.1:9999")
+    starts = {}
+    for scraper_id in ("demo-county", "example-http", "example-mock", "example-fail"):
+        made = Registry().get(scraper_id)
+        starts[scraper_id] = made.start_url(
+            made.parse_input({"parcel_id": "123-45-678", "url": "http://other.example/"})
+        )
+    assert starts == {
+        "demo-county": "http://127.0.0.1:9999/search",
+        "example-http": "http://127.0.0.1:9999/echo",
+        "example-mock": None,
+        "example-fail": None,
+    }
+
+
 async def test_two_pages_of_one_name_are_an_error_and_none_is_lost_silently() -> None:
     async def fetch(web: WebSession) -> WebPage:
         web.keep(await web.get(A), "html")
@@ -219,6 +284,7 @@ def own_page(**fields: Any) -> WebPage:
         ({"a": "<html>"}, "pages must be WebPage, not str"),
         ("<html>", "pages must be WebPage, not str"),
         ([own_page(), own_page(name=5)], "page names must be text, not int"),
+        ([own_page(name=5), own_page()], "page names must be text, not int"),
         (own_page(name=""), "page names must not be empty"),
         (own_page(body="<html>"), "the body of a page must be bytes, not str"),
         (own_page(status="200"), "the status of a page must be int, not str"),

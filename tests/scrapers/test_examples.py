@@ -15,8 +15,7 @@ from swath.scrapers.example_http import ExampleHttp
 from swath.scrapers.example_mock import ExampleMock
 from swath.testing.clock import FakeClock
 from swath.testing.demo_county import DemoCounty as Site
-from swath.web.wreq_transport import WreqTransport
-from tests.web.sites import session
+from tests.web.sites import loopback_transport, session
 
 pytestmark = pytest.mark.req("K5")
 
@@ -37,7 +36,7 @@ async def scraped(scraper: HttpScraper, raw: dict[str, Any]) -> tuple[Any, dict[
 
 @pytest.fixture
 async def web() -> AsyncIterator[WebSession]:
-    transport = WreqTransport()
+    transport = loopback_transport()
     yield WebSession(transport, Timeouts(), FakeClock())
     await transport.close()
 

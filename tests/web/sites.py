@@ -1,15 +1,24 @@
-"""Two stand-ins for a web site: raw bytes over loopback for the transport, and a table of answers for the session."""
+"""Stand-ins for a web site: raw bytes over loopback for the transport, and a table of answers for the session."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_address
+from pathlib import Path
 
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
 from swath.domain.policy import Timeouts
 from swath.testing.clock import FakeClock
+from swath.web.egress.guard import Guard, Target
+from swath.web.egress.resolver import Answer
+from swath.web.gate import Gate
 from swath.web.session import WebSession
 from swath.web.transport import Headers, Request, Response
+from swath.web.wreq_exchange import Limits
+from swath.web.wreq_transport import WreqTransport
 
 Handler = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -58,6 +67,38 @@ def plain(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
+class TableResolver:
+    """Answers from a table of names, and remembers which were asked for. Answers are good for that moment only."""
+
+    def __init__(self, names: dict[str, list[str] | Failure]) -> None:
+        self.names = names
+        self.asked: list[str] = []
+
+    async def look_up(self, host: str) -> Answer:
+        self.asked.append(host)
+        found = self.names.get(host, Failure.of(FailureKind.DNS_UNKNOWN, f"there is no such name as {host}"))
+        if isinstance(found, Failure):
+            raise Failed(found)
+        return Answer(tuple(ip_address(address) for address in found))
+
+
+class LoopbackGuard(Guard):
+    """Allows the test's own servers, on loopback, whose ports nobody knows beforehand; and names that stand for it."""
+
+    def __init__(self, names: dict[str, list[str] | Failure] | None = None) -> None:
+        super().__init__(TableResolver(names or {}), FakeClock())
+
+    async def check_origin(self, origin: str) -> Target:
+        authority = origin.partition("://")[2]
+        allowed = [] if ":" not in authority else [authority]
+        return await Guard(self._resolver, self._clock, allow_private=allowed).check_origin(origin)
+
+
+def loopback_transport(limits: Limits | None = None, *, ca_file: Path | None = None, **names: str) -> WreqTransport:
+    """A transport that reaches the test's own servers, by address or by one of the names."""
+    return WreqTransport(LoopbackGuard({name: [address] for name, address in names.items()}), limits, ca_file)
+
+
 class TableTransport:
     """Answers by method and address from a table, and remembers what it was asked."""
 
@@ -89,7 +130,7 @@ def session(
     *,
     base_url: str | None = None,
     clock: FakeClock | None = None,
-    before_request: Callable[[], None] = lambda: None,
+    gate: Gate | None = None,
 ) -> tuple[WebSession, TableTransport]:
     transport = TableTransport(answers)
-    return WebSession(transport, Timeouts(), clock or FakeClock(), base_url, before_request), transport
+    return WebSession(transport, Timeouts(), clock or FakeClock(), base_url, gate), transport

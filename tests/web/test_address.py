@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
-from swath.web.address import resolve, shown, with_params
+from swath.web.address import canonical, origin_of, resolve, shown, with_params
 
 BASE = "http://site.example/app/search?q=1"
 
@@ -25,6 +25,12 @@ BASE = "http://site.example/app/search?q=1"
         (" /x ", BASE, "http://site.example/x"),
         ("/a b/é?n=ü%20x", BASE, "http://site.example/a%20b/%C3%A9?n=%C3%BC%20x"),
         ("http://bücher.example/", None, "http://xn--bcher-kva.example/"),
+        ("/parcel\n  ?id=1", BASE, "http://site.example/parcel%20%20?id=1"),
+        ("HTTP://Site.Example:80/a/./b/%2E%2e/c", None, "http://site.example/a/c"),
+        ("https://site.example.:443", None, "https://site.example/"),
+        ("http://site.example?q=a\\b", None, "http://site.example/?q=a\\b"),
+        ("http://0x7f.1:8080/", None, "http://127.0.0.1:8080/"),
+        ("http://[0:0::ffff:127.0.0.1]/", None, "http://[::ffff:7f00:1]/"),
     ],
 )
 def test_addresses_become_absolute(url: str, base: str | None, absolute: str) -> None:
@@ -33,12 +39,32 @@ def test_addresses_become_absolute(url: str, base: str | None, absolute: str) ->
 
 @pytest.mark.parametrize(
     "url",
-    ["ftp://a/x", "javascript:void(0)", "http://", "http://a:port/", "http://[::1/", "mailto:a@b", "http://ü..é/"],
+    [
+        *("ftp://a/x", "javascript:void(0)", "http://", "http://a:port/", "http://[::1/", "mailto:a@b", "http://ü..é/"),
+        *("file:///etc/passwd", "gopher://a/", "data:text/html,x", "http://a b/", "http://a:65536/", "http://%00/"),
+        *("http://a.example\\@b.example/", "http:\\\\a.example/", "/a\\b", "http://a\x00.example/", "http://a/\x7f"),
+        *(
+            "http://me@a.example/",
+            "http://me:hunter2@a.example/",
+            "http://:hunter2@a.example/",
+            "http://[fe80::1%25lo]/",
+        ),
+        *("http://a..example/", f"http://{'a' * 64}.example/", "http://" + "a." * 127 + "com/", "http://1.2.3.4.5/"),
+        "http://a.example/" + "x" * 40_000,
+    ],
 )
 def test_what_is_no_web_address_is_refused(url: str) -> None:
     with pytest.raises(Failed) as raised:
-        resolve(url, None)
+        resolve(url, BASE if url.startswith("/") else None)
     assert raised.value.failure.kind == FailureKind.INVALID_INPUT
+    assert "hunter2" not in raised.value.failure.message
+
+
+@pytest.mark.req("Z4")
+@pytest.mark.parametrize("url", ["http://a.example/\t", "http://a.exa\nmple/", "http://a.example/\x85", "http://a\r/"])
+def test_nothing_with_characters_that_parsers_drop_reaches_the_client(url: str) -> None:
+    with pytest.raises(Failed, match="control characters"):
+        canonical(url)
 
 
 def test_a_relative_address_without_a_base_is_the_authors_mistake() -> None:
@@ -62,6 +88,37 @@ def test_parameters_join_those_of_the_address() -> None:
     assert url == "http://a/x?p=1&q=a+b%26c&many=1&many=2"
 
 
-def test_shown_addresses_hide_credentials_and_query() -> None:
-    assert shown("https://me:secret@a.example:8443/x?token=1#y") == "https://a.example:8443/x"
-    assert shown("http://[bad") == "an unreadable address"
+@given(st.sampled_from(["http://", "https://", "//", "/", ""]), st.text(max_size=60))
+def test_a_canonical_address_stays_as_it_is(start: str, text: str) -> None:
+    try:
+        url = canonical(start + text, BASE)
+    except Failed:
+        return
+    assert canonical(url) == url
+    assert url.startswith(origin_of(url) + "/")
+    assert not {"@", "\\", "%"} & set(origin_of(url))
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("https://me:secret@a.example:8443/x?token=secret#y", "https://a.example:8443/x"),
+        ("http://me:sec/ret@[bad/x?secret", "http://…@[bad/x"),
+        ("http://me:se@cret@bad host/x#secret", "http://…@bad host/x"),
+        ("me:secret@a.example/x", "me://…@a.example/x"),
+        ("http://0\\:secret@a.example/x", "http://…@a.example/x"),
+        ("http://[bad", "http://[bad"),
+        ("/search?token=secret", "/search"),
+        ("http://a.example/@me/x", "http://a.example/@me/x"),
+    ],
+)
+@pytest.mark.req("Z7", "property 39")
+def test_shown_addresses_hide_credentials_and_query(url: str, seen: str) -> None:
+    assert shown(url) == seen
+    assert "secret" not in shown(url)
+
+
+@given(st.text(st.characters(exclude_characters="/?#@"), max_size=20), st.text(max_size=20))
+@pytest.mark.req("Z7", "property 39")
+def test_no_password_is_shown_whatever_surrounds_it(before: str, after: str) -> None:
+    assert "hunter2" not in shown(f"http://{before}:hunter2@{after}")

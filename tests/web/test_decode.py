@@ -1,19 +1,43 @@
 import gzip
 import tracemalloc
+import zlib
+from collections.abc import Callable
 
+import brotli  # type: ignore[import-untyped]
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
-from swath.web.decode import Body
+from swath.web.decode import ACCEPTED_ENCODINGS, Body
+
+pytestmark = pytest.mark.req("H3", "Z6")
+
+ENCODE: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "br": lambda content: bytes(brotli.compress(content, quality=5)),
+    "zstd": zstandard.ZstdCompressor().compress,
+}
+NAMES = sorted(ENCODE)
 
 
-@given(st.binary(max_size=5_000), st.lists(st.integers(1, 700), max_size=30))
-def test_a_body_comes_out_the_same_however_it_is_cut(content: bytes, cuts: list[int]) -> None:
-    encoded = gzip.compress(content)
-    body = Body("gzip", 10_000)
+def decoded(encodings: list[str], encoded: bytes, cap_bytes: int = 100_000) -> bytes:
+    body = Body(encodings, cap_bytes)
+    body.feed(encoded)
+    return body.whole()
+
+
+def test_what_is_announced_is_what_can_be_decoded() -> None:
+    assert sorted(ACCEPTED_ENCODINGS.split(", ")) == NAMES
+
+
+@given(st.sampled_from(NAMES), st.binary(max_size=5_000), st.lists(st.integers(1, 700), max_size=30))
+def test_a_body_comes_out_the_same_however_it_is_cut(name: str, content: bytes, cuts: list[int]) -> None:
+    encoded = ENCODE[name](content)
+    body = Body([name], 10_000)
     for size in [*cuts, len(encoded)]:
         if encoded:
             body.feed(encoded[:size])
@@ -21,39 +45,95 @@ def test_a_body_comes_out_the_same_however_it_is_cut(content: bytes, cuts: list[
     assert body.whole() == content
 
 
-def test_a_body_of_exactly_the_cap_passes_and_one_byte_more_does_not() -> None:
-    fits = Body("gzip", 1_000)
-    fits.feed(gzip.compress(b"x" * 1_000))
-    assert len(fits.whole()) == 1_000
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [2**20 - 1, 2**20, 2**20 + 1, 5_000_000])
+def test_a_body_of_many_pieces_comes_out_whole(name: str, size: int) -> None:
+    content = bytes(size - 3) + b"end"
+    assert decoded([name], ENCODE[name](content), 6_000_000) == content
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_body_of_exactly_the_cap_passes_and_one_byte_more_does_not(name: str) -> None:
+    assert len(decoded([name], ENCODE[name](b"x" * 1_000), 1_000)) == 1_000
     with pytest.raises(Failed) as raised:
-        Body("gzip", 1_000).feed(gzip.compress(b"x" * 1_001))
+        decoded([name], ENCODE[name](b"x" * 1_001), 1_000)
     assert raised.value.failure.kind == FailureKind.TOO_LARGE
 
 
-def test_a_bomb_costs_no_more_memory_than_the_cap() -> None:
-    bomb = gzip.compress(b"\0" * 200_000_000)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bomb_costs_no_more_memory_than_the_cap_and_some(name: str) -> None:
+    bomb = ENCODE[name](bytes(100_000_000))
     tracemalloc.start()
-    body = Body("gzip", 1_000_000)
+    body = Body([name], 1_000_000)
     with pytest.raises(Failed, match="larger than 1000000"):
         body.feed(bomb)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 10_000_000
+    assert peak < 20_000_000
 
 
-def test_padding_after_the_end_is_ignored() -> None:
-    body = Body("gzip", 1_000)
-    body.feed(gzip.compress(b"page") + b"\0\0\0\0")
+def test_a_bomb_inside_a_bomb_is_stopped_between_the_two() -> None:
+    inner = gzip.compress(bytes(50_000_000))
+    assert len(inner) > 10_000
+    with pytest.raises(Failed) as raised:
+        decoded(["gzip, gzip"], gzip.compress(inner * 10), 10_000)
+    assert raised.value.failure.kind == FailureKind.TOO_LARGE
+
+
+@pytest.mark.parametrize("outer", NAMES)
+@pytest.mark.parametrize("inner", NAMES)
+def test_two_encodings_are_taken_off_in_turn(inner: str, outer: str) -> None:
+    encoded = ENCODE[outer](ENCODE[inner](b"page" * 100))
+    assert decoded([f"{inner}, {outer}"], encoded) == b"page" * 100
+    assert decoded([inner, outer.upper()], encoded) == b"page" * 100
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_body_that_is_cut_short_is_no_page(name: str) -> None:
+    encoded = ENCODE[name](bytes(range(256)) * 20)
+    with pytest.raises(Failed, match="ends too early") as raised:
+        decoded([name], encoded[: len(encoded) // 2])
+    assert raised.value.failure.kind == FailureKind.CONNECT
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_body_that_is_something_else_is_the_sites_failure(name: str) -> None:
+    with pytest.raises(Failed, match=f"is no {name}") as raised:
+        decoded([name], b"\xff\xfe<html>no such thing</html>" * 10)
+    assert raised.value.failure.kind == FailureKind.SERVER_ERROR
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+def test_several_frames_are_one_body(name: str) -> None:
+    assert decoded([name], ENCODE[name](b"one") + ENCODE[name](b"two")) == b"onetwo"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_padding_after_the_end_is_ignored(name: str) -> None:
+    body = Body([name], 1_000)
+    body.feed(ENCODE[name](b"page"))
+    body.feed(b"\0\0\0\0")
     body.feed(b"more")
     assert body.whole() == b"page"
 
 
-def test_an_empty_body_needs_no_frame() -> None:
-    assert Body("gzip", 1_000).whole() == b""
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_body_needs_no_frame(name: str) -> None:
+    assert Body([name], 1_000).whole() == b""
 
 
-@pytest.mark.parametrize("encoding", ["br", "gzip, gzip", "zstd", "nonsense"])
+def test_a_bare_deflate_stream_is_understood_too() -> None:
+    assert decoded(["deflate"], zlib.compress(b"page", wbits=-15)) == b"page"
+
+
+def test_what_is_not_encoded_is_capped_too() -> None:
+    assert decoded(["identity", ""], b"x" * 1_000, 1_000) == b"x" * 1_000
+    with pytest.raises(Failed, match="larger"):
+        decoded([], b"x" * 1_001, 1_000)
+
+
+@pytest.mark.parametrize("encoding", ["compress", "nonsense", "gzip, nonsense", "gzip, gzip, gzip", "br, zstd, gzip"])
 def test_an_encoding_that_nobody_asked_for_is_the_sites_failure(encoding: str) -> None:
     with pytest.raises(Failed) as raised:
-        Body(encoding, 1_000)
+        Body([encoding], 1_000)
     assert raised.value.failure.kind == FailureKind.SERVER_ERROR

@@ -65,6 +65,8 @@ async def submitted(
         ("<select name=a multiple><option selected>1<option>2<option selected>3</select>", [("a", "1"), ("a", "3")]),
         ("<select name=a multiple><option>1</select>", []),
         ("<select name=a></select>", []),
+        ("<select name=a size=4><option>1<option>2</select>", []),
+        ("<select name=a size=4><option>1<option selected>2</select>", [("a", "2")]),
         ("<fieldset disabled><legend><input name=a value=1></legend><input name=b value=2></fieldset>", [("a", "1")]),
         ("<fieldset><input name=b value=2></fieldset>", [("b", "2")]),
         ("<datalist><input name=a value=1></datalist><input name=b value=2>", [("b", "2")]),
@@ -97,6 +99,51 @@ def test_filled_fields_take_the_place_of_their_controls() -> None:
 
 def test_odd_names_are_filled_by_a_dict() -> None:
     assert pairs(form_of("<input name='ctl00$main$txt'>").fill({"ctl00$main$txt": "x"})) == [("ctl00$main$txt", "x")]
+
+
+@pytest.mark.req("K4")
+def test_fields_are_filled_by_id_where_the_name_is_nobody_elses() -> None:
+    form = form_of(
+        "<input name='ctl00$main$txtBook' id=txtBook><input type=radio name=r id=r1 value=1>"
+        "<input type=radio name=r id=r2 value=2><input name=txtMap id=x><input name=y id=txtMap>"
+    )
+    assert pairs(form.fill(txtBook="200", txtMap="14")) == [("ctl00$main$txtBook", "200"), ("txtMap", "14"), ("y", "")]
+    with pytest.raises(Failed, match="no field 'r1'"):
+        form.fill(r1="1")
+
+
+@pytest.mark.req("K4")
+def test_a_choice_is_made_by_its_value_or_by_what_a_person_reads() -> None:
+    html = "<select name=y><option value=1>Tax  year 2025<option value=2>1<option value='Tax year 2025'>x</select>"
+    assert pairs(form_of(html).fill(y="1")) == [("y", "1")]
+    assert pairs(form_of(html).fill(y="x")) == [("y", "Tax year 2025")]
+    assert pairs(form_of(html).fill(y="Tax year 2025")) == [("y", "Tax year 2025")]
+    assert pairs(form_of("<select name=y><option value=1>Tax  year 2025</select>").fill(y="Tax year 2025")) == [
+        ("y", "1")
+    ]
+
+
+@pytest.mark.req("K4")
+def test_a_form_between_the_rows_of_a_table_keeps_its_fields() -> None:
+    """Parsers leave such a form empty; browsers send the fields that follow it."""
+    page = stored(
+        "<input name=z><table><form id=f action=/one method=post><input type=hidden name=h value=1>"
+        "<tr><td><input name=a>"
+        "<td><select name=s><option>x</select></tr><tr><td><input type=submit name=go value=Go></tr></form></table>"
+        "<table><tr><form id=g><td><input name=b></td></form></tr>"
+        "<tr><form id=e><td><input name=c></form></table><input name=y>"
+    )
+    assert pairs(page.form("#f")) == [("h", "1"), ("a", ""), ("s", "x")]
+    assert [button.name for button in page.form("#f")._buttons] == ["go"]
+    assert (pairs(page.form("#g")), pairs(page.form("#e"))) == ([("b", "")], [("c", "")])
+    assert pairs(stored("<form id=f></form><input name=a>").form("#f")) == []
+
+
+@pytest.mark.req("K4")
+async def test_a_form_that_is_sent_nowhere_is_a_changed_layout() -> None:
+    with pytest.raises(Failed, match="sent to no web address") as raised:
+        await submitted("<form action='javascript:send()'><input name=a></form>")
+    assert raised.value.failure.kind == FailureKind.LAYOUT_CHANGED
 
 
 def test_an_unknown_field_is_a_changed_layout_and_says_what_there_is() -> None:
@@ -180,7 +227,7 @@ async def test_a_button_may_send_the_form_elsewhere() -> None:
 
 
 async def test_the_base_of_the_page_counts_for_the_action() -> None:
-    transport = await submitted("<base href='http://site.example/'><form method=post action=go></form>")
+    transport = await submitted("<base href='http://site.example/'><form method=post action=go>Go</form>")
     assert transport.requests[-1].url == "http://site.example/go"
 
 

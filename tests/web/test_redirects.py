@@ -72,6 +72,15 @@ def test_a_target_that_cannot_be_reached_is_a_navigation_failure(location: str) 
     assert raised.value.failure.kind == FailureKind.NAVIGATION
 
 
+@pytest.mark.req("Z7", "property 39")
+def test_credentials_in_a_target_are_not_told() -> None:
+    with pytest.raises(Failed) as raised:
+        hop(302, "https://me:hunter2@other.example/x?token=hunter3")
+    assert raised.value.failure.kind == FailureKind.NAVIGATION
+    assert "other.example" in raised.value.failure.message
+    assert "hunter" not in raised.value.failure.message
+
+
 @pytest.mark.parametrize(
     ("location", "kept"),
     [

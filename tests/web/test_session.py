@@ -4,15 +4,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from swath.domain.errors import Failed, LeaseLost
-from swath.domain.failure import FailureKind
+from swath.domain.failure import Failure, FailureKind
 from swath.domain.policy import Timeouts
 from swath.testing.clock import FakeClock
 from swath.testing.demo_county import DemoCounty, Switches
+from swath.web.gate import OpenGate
 from swath.web.page import WebPage
 from swath.web.session import WebSession
-from swath.web.transport import Response
+from swath.web.transport import Request, Response
 from swath.web.wreq_transport import WreqTransport
-from tests.web.sites import answer, session
+from tests.web.sites import answer, loopback_transport, session
 
 A, B, C = "http://site.example/a", "http://site.example/b", "http://site.example/c"
 
@@ -23,9 +24,27 @@ def to(url: str, target: str, status: int = 302, *more: tuple[str, str]) -> Resp
 
 @pytest.fixture
 async def transport() -> AsyncIterator[WreqTransport]:
-    made = WreqTransport()
+    made = loopback_transport()
     yield made
     await made.close()
+
+
+class CountingGate(OpenGate):
+    """Lets so many requests pass, and then the lease is gone."""
+
+    def __init__(self, most: int = 1_000) -> None:
+        self.most, self.entered, self.left = most, 0, 0
+        self.failures: list[FailureKind] = []
+
+    async def enter(self, request: Request) -> Request:
+        if self.entered == self.most:
+            raise LeaseLost("over")
+        self.entered += 1
+        return request
+
+    def leave(self, request: Request, response: Response | None, failure: Failure | None) -> None:
+        self.left += 1
+        self.failures += [] if failure is None else [failure.kind]
 
 
 async def test_a_page_knows_where_when_and_how_it_was_got() -> None:
@@ -42,7 +61,7 @@ async def test_requests_carry_default_headers_that_can_be_replaced() -> None:
     web, transport = session({A: answer(A)})
     await web.get(A)
     assert transport.header("user-agent")
-    assert transport.header("accept-encoding") == "gzip, deflate"
+    assert transport.header("accept-encoding") == "gzip, deflate, br, zstd"
     await web.get(A, headers={"user-agent": "mine", "X-One": "1"})
     assert transport.header("User-Agent") == "mine"
     assert sum(name.lower() == "user-agent" for name, _ in transport.requests[-1].headers) == 1
@@ -57,15 +76,15 @@ async def test_timeouts_of_the_policy_reach_the_transport() -> None:
 
 
 async def test_redirects_are_followed_and_every_hop_is_a_request() -> None:
-    asked: list[int] = []
+    gate = CountingGate()
     web, transport = session(
         {f"POST {A}": to(A, "/b"), f"GET {B}": to(B, C, 307), f"GET {C}": answer(C, b"end")},
-        before_request=lambda: asked.append(1),
+        gate=gate,
     )
     page = await web.post(A, data={"x": "1"})
     assert (page.url, page.body) == (C, b"end")
     assert [request.method for request in transport.requests] == ["POST", "GET", "GET"]
-    assert web.requests == len(asked) == 3
+    assert web.requests == gate.entered == gate.left == 3
 
 
 async def test_cookies_set_on_a_hop_are_sent_on_the_next() -> None:
@@ -138,16 +157,20 @@ async def test_named_pages_are_kept_in_order_and_others_are_not() -> None:
 
 @pytest.mark.req("W2")
 async def test_a_lost_lease_stops_the_session_before_the_next_request() -> None:
-    left = iter([None])
-
-    def before_request() -> None:
-        if next(left, "gone") == "gone":
-            raise LeaseLost("over")
-
-    web, transport = session({A: to(A, B), B: answer(B)}, before_request=before_request)
+    gate = CountingGate(most=1)
+    web, transport = session({A: to(A, B), B: answer(B)}, gate=gate)
     with pytest.raises(LeaseLost):
         await web.get(A)
-    assert len(transport.requests) == 1
+    assert len(transport.requests) == gate.left == 1
+
+
+async def test_a_request_that_fails_leaves_the_gate_too() -> None:
+    gate = CountingGate()
+    web, _ = session({A: answer(A, status=503), B: Failed(Failure.of(FailureKind.CONNECT, "reset"))}, gate=gate)
+    for url in (A, B):
+        with pytest.raises(Failed):
+            await web.get(url)
+    assert (gate.entered, gate.left, gate.failures) == (2, 2, [FailureKind.CONNECT])
 
 
 async def test_downloads_are_kept_by_file_name() -> None:

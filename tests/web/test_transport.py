@@ -1,25 +1,33 @@
 import asyncio
 import gzip
+import traceback
 import zlib
 from collections.abc import AsyncIterator
+from ipaddress import ip_address
 
+import brotli  # type: ignore[import-untyped]
 import pytest
+import zstandard
 
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
+from swath.domain.policy import ProxyType
+from swath.proxies.route import Route
 from swath.testing.demo_county import DemoCounty
 from swath.web.transport import Request, Response
+from swath.web.wreq_exchange import Exchanges, Limits
 from swath.web.wreq_transport import WreqTransport
-from tests.web.sites import answering, plain, raw_site
+from tests.web.sites import LoopbackGuard, TableResolver, answering, loopback_transport, plain, raw_site
 
-pytestmark = pytest.mark.req("W3")
+pytestmark = pytest.mark.req("H1", "H3")
 
 PAGE = b"<p>hello</p>" * 1000
+LIMITS = Limits(body_bytes=100_000)
 
 
 @pytest.fixture
 async def transport() -> AsyncIterator[WreqTransport]:
-    made = WreqTransport(body_cap_bytes=100_000)
+    made = loopback_transport(LIMITS)
     yield made
     await made.close()
 
@@ -56,9 +64,12 @@ async def test_an_answer_comes_with_status_headers_and_body(transport: WreqTrans
         (b"x-gzip", gzip.compress(PAGE[:500]) + gzip.compress(PAGE[500:])),
         (b"deflate", zlib.compress(PAGE)),
         (b"deflate", zlib.compress(PAGE, wbits=-15)),
+        (b"br", brotli.compress(PAGE)),
+        (b"zstd", zstandard.compress(PAGE)),
+        (b"br, gzip", gzip.compress(brotli.compress(PAGE))),
         (b"identity", PAGE),
     ],
-    ids=["gzip", "two gzip members", "zlib", "bare deflate", "identity"],
+    ids=["gzip", "two gzip members", "zlib", "bare deflate", "brotli", "zstd", "two encodings", "identity"],
 )
 async def test_encoded_bodies_are_decoded_and_counted_as_received(
     transport: WreqTransport, encoding: bytes, encoded: bytes
@@ -125,11 +136,17 @@ async def test_a_post_without_a_body_says_so(transport: WreqTransport) -> None:
         (b"GARBAGE\r\n\r\n", FailureKind.SERVER_ERROR),
         (plain(b"no gzip at all", b"Content-Encoding: gzip"), FailureKind.SERVER_ERROR),
         (plain(gzip.compress(PAGE)[:-20], b"Content-Encoding: gzip"), FailureKind.CONNECT),
-        (plain(b"x", b"Content-Encoding: br"), FailureKind.SERVER_ERROR),
+        (plain(b"x", b"Content-Encoding: compress"), FailureKind.SERVER_ERROR),
         (plain(b"x" * 100_001), FailureKind.TOO_LARGE),
+        (plain(gzip.compress(b"x" * 100_001), b"Content-Encoding: gzip"), FailureKind.TOO_LARGE),
         (plain(b"", b"X-Long: " + b"x" * 2_000_000), FailureKind.TOO_LARGE),
+        (plain(b"", *[b"X-%d: " % number + b"x" * 5_000 for number in range(60)]), FailureKind.TOO_LARGE),
+        (plain(b"", *[b"X-%d: x" % number for number in range(300)]), FailureKind.TOO_LARGE),
     ],
-    ids=["closed", "cut short", "garbage", "bad gzip", "cut gzip", "unasked encoding", "large", "large head"],
+    ids=[
+        *("closed", "cut short", "garbage", "bad gzip", "cut gzip", "unasked encoding", "large", "large decoded"),
+        *("long header", "large head", "many headers"),
+    ],
 )
 async def test_a_broken_answer_is_a_failure_of_the_right_kind(
     transport: WreqTransport, raw: bytes, kind: FailureKind
@@ -206,7 +223,7 @@ async def test_closing_fails_what_is_under_way_and_what_comes_later() -> None:
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(60)
 
-    transport = WreqTransport()
+    transport = loopback_transport()
     async with raw_site(handler) as url:
         task = asyncio.create_task(transport.send(Request(url=url + "/")))
         await asyncio.sleep(0.02)
@@ -222,9 +239,9 @@ async def test_closing_fails_what_is_under_way_and_what_comes_later() -> None:
     [
         Request(url="http://127.0.0.1:1/", headers=(("X", "a\nb"),)),
         Request(url="http://127.0.0.1:1/", method="BREW"),
-        Request(url="no address"),
+        Request(url="http://127.0.0.1:1/", impersonate="netscape_4"),
     ],
-    ids=["header", "method", "address"],
+    ids=["header", "method", "browser"],
 )
 async def test_a_request_that_cannot_be_sent_is_an_internal_failure(
     transport: WreqTransport, request_: Request
@@ -240,10 +257,126 @@ async def test_connections_are_shared_by_all_requests(transport: WreqTransport) 
         assert len(county._connections) == 1
 
 
-async def test_credentials_in_an_address_do_not_reach_messages(transport: WreqTransport) -> None:
+@pytest.mark.req("Z7", "property 39")
+@pytest.mark.parametrize(
+    "address", ["http://me:hunter2@{}/p?token=hunter3", "http://{}/p?token=hunter2", "me:hunter2@{}"]
+)
+async def test_what_is_secret_in_an_address_does_not_reach_messages(transport: WreqTransport, address: str) -> None:
     async with raw_site(answering(b"")) as url:
         pass
-    secret = url.replace("http://", "http://me:hunter2@") + "/p?token=hunter3"
     with pytest.raises(Failed) as raised:
-        await transport.send(Request(url=secret))
-    assert "hunter" not in raised.value.failure.message
+        await transport.send(Request(url=address.format(url.removeprefix("http://"))))
+    assert "hunter" not in "".join(traceback.format_exception(raised.value))
+
+
+async def test_a_request_may_ask_for_less_than_the_cap(transport: WreqTransport) -> None:
+    async with raw_site(answering(plain(PAGE))) as url:
+        assert (await transport.send(Request(url=url + "/", largest_bytes=len(PAGE)))).body == PAGE
+        small = Request(url=url + "/", largest_bytes=len(PAGE) - 1)
+        assert await failure_kind(transport, small) == FailureKind.TOO_LARGE
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 99999", b"Transfer-Encoding: chunked"])
+async def test_the_body_of_a_redirect_is_not_waited_for(transport: WreqTransport, length: bytes) -> None:
+    async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Encoding: nonsense\r\n" + length + b"\r\n\r\n")
+        await asyncio.sleep(60)
+
+    async with raw_site(handler) as url:
+        response = await transport.send(Request(url=url + "/"))
+    assert (response.status, response.body) == (302, b"")
+
+
+@pytest.mark.req("Z6")
+@pytest.mark.parametrize("pause_seconds", [0.01, 60.0], ids=["drips", "stalls"])
+async def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(pause_seconds: float) -> None:
+    async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        while True:
+            writer.write(b"x" * 10)
+            await writer.drain()
+            await asyncio.sleep(pause_seconds)
+
+    transport = loopback_transport(Limits(min_bytes_per_second=20_000, window_seconds=0.05, grace_seconds=0.1))
+    async with raw_site(handler) as url:
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(Failed, match="less than 20000 bytes a second") as raised:
+            await transport.send(Request(url=url + "/"))
+        assert raised.value.failure.kind == FailureKind.TIMEOUT
+        assert asyncio.get_running_loop().time() - started < 5.0
+    await transport.close()
+
+
+async def test_a_body_that_is_slow_but_steady_comes_through() -> None:
+    async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        for _ in range(20):
+            writer.write(b"x" * 1_000)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    transport = loopback_transport(Limits(min_bytes_per_second=5_000, window_seconds=0.1, grace_seconds=0.1))
+    async with raw_site(handler) as url:
+        response = await transport.send(Request(url=url + "/"))
+    assert len(response.body) == 20_000
+    await transport.close()
+
+
+async def test_the_host_is_named_as_the_address_has_it_and_dialled_where_the_guard_says() -> None:
+    heads: list[bytes] = []
+
+    async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(head)
+        writer.write(plain(PAGE))
+
+    transport = WreqTransport(LoopbackGuard({"county.example": ["127.0.0.1"]}))
+    async with raw_site(handler) as url:
+        port = url.rpartition(":")[2]
+        for spelling in ("county.example", "COUNTY.Example.", "county%2Eexample"):
+            response = await transport.send(Request(url=f"http://{spelling}:{port}/x"))
+            assert (response.url, response.body) == (f"http://county.example:{port}/x", PAGE)
+    assert all(f"host: county.example:{port}\r\n".encode() in head.lower() for head in heads)
+    await transport.close()
+
+
+async def test_a_name_that_moves_is_dialled_at_its_new_address() -> None:
+    guard = LoopbackGuard({"county.example": ["127.0.0.1"]})
+    transport = WreqTransport(guard)
+    async with raw_site(answering(plain(PAGE))) as url:
+        request = Request(url=url.replace("127.0.0.1", "county.example") + "/")
+        assert (await transport.send(request)).body == PAGE
+        assert isinstance(guard._resolver, TableResolver)
+        guard._resolver.names["county.example"] = ["127.0.0.2"]  # nobody listens there
+        assert await failure_kind(transport, request) == FailureKind.CONNECT
+    await transport.close()
+
+
+async def test_pools_that_are_not_used_any_more_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.web.wreq_transport._MOST_POOLS", 3)
+    transport = WreqTransport(LoopbackGuard({f"site{number}.example": ["127.0.0.1"] for number in range(6)}))
+    async with DemoCounty() as county:
+        for number in range(6):
+            url = county.base_url.replace("127.0.0.1", f"site{number}.example")
+            await transport.send(Request(url=url + "/disclaimer"))
+        for _ in range(100):
+            if len(county._connections) <= 3:
+                break
+            await asyncio.sleep(0.01)
+        assert len(county._connections) == 3
+        assert len(transport._pools) == 3
+    await transport.close()
+
+
+async def test_an_answer_from_another_address_than_the_pinned_is_refused() -> None:
+    exchanges = Exchanges(LIMITS)
+    async with raw_site(answering(plain(PAGE))) as url:
+        with pytest.raises(Failed) as raised:
+            await exchanges.exchange(exchanges.client(1.0), Request(url=url + "/"), pinned=[ip_address("127.0.0.2")])
+    assert raised.value.failure.kind == FailureKind.EGRESS_DENIED
+
+
+async def test_a_request_with_a_route_is_not_sent_without_it(transport: WreqTransport) -> None:
+    route = Route(
+        tier=ProxyType.DATACENTER, name="dc-1", scheme="http", host="p", port=1, read_refusal=lambda *_, **__: None
+    )
+    assert await failure_kind(transport, Request(url="http://127.0.0.1:1/", route=route)) == FailureKind.INTERNAL

@@ -5,14 +5,8 @@ from swath.web.wreq_errors import failure_of
 
 # What the pinned version says, for cases that cannot be provoked over loopback. Each is an exception of that name.
 SAMPLES = [
-    (
-        "ConnectionError",
-        'ConnectError("dns error", DnsError(Dns(NoRecordsFound(NoRecords { response_code: NXDomain, soa: None }))))',
-        FailureKind.DNS_UNKNOWN,
-    ),
-    ("ConnectionError", 'ConnectError("dns error", NoRecords { response_code: NoError })', FailureKind.DNS_UNKNOWN),
-    ("ConnectionError", 'ConnectError("dns error", NoRecords { response_code: ServFail })', FailureKind.DNS_TEMPORARY),
-    ("ConnectionError", 'ConnectError("dns error", DnsError(Timeout))', FailureKind.DNS_TEMPORARY),
+    ("ConnectionError", 'ConnectError("dns error", NoRecords { response_code: NXDomain })', FailureKind.INTERNAL),
+    ("ConnectionError", 'ConnectError("dns error", DnsError(Timeout))', FailureKind.INTERNAL),
     ("ConnectionError", 'ConnectError("tcp connect error", Os { kind: TimedOut })', FailureKind.TIMEOUT),
     ("ConnectionError", "source: Some(TimedOut)", FailureKind.TIMEOUT),
     ("TimeoutError", "operation timed out", FailureKind.TIMEOUT),

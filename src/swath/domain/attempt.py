@@ -24,7 +24,10 @@ class Finding(StrEnum):
 
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One try at an item. Times are Unix seconds; `bytes` is what came over the wire for it."""
+    """One try at an item. Times are Unix seconds; `bytes` is what came over the wire for it.
+
+    `proxy_tier` is the dearest way out that it took, `cost` what that is reckoned to cost, in the operator's money.
+    """
 
     started_at: float
     ended_at: float
@@ -33,6 +36,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes: int = 0
     requests: int = 0
     proxy_tier: str = "none"
+    cost: float = 0.0
 
 
 class Tries(msgspec.Struct, frozen=True):
@@ -55,6 +59,11 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: tuple[Artifact, ...] = ()
     tries: Tries = Tries()
     scraper_version: str = ""
+
+    @property
+    def cost(self) -> float:
+        """Of all its attempts."""
+        return sum(attempt.cost for attempt in self.attempts)
 
 
 class HandedBack(msgspec.Struct, frozen=True, kw_only=True):

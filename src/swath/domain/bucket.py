@@ -19,11 +19,15 @@ RECOVERY: Final = 0.25  # of the policy's rate, for each quiet period
 
 
 class Bucket(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`factor` is what is left of the policy's rate since the site last complained, at `slowed_at`."""
+    """`factor` is what is left of the policy's rate since the site last complained, at `slowed_at`.
+
+    Instants before `halved_from` were taken before the rate was last halved.
+    """
 
     next_free: float = 0.0
     factor: float = 1.0
     slowed_at: float | None = None
+    halved_from: float = 0.0
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -54,10 +58,9 @@ def reserve(bucket: Bucket, rate: float, requests: int, now: float, quiet_second
 def slow_down(bucket: Bucket, sent_at: float, now: float, quiet_seconds: float) -> Bucket:
     """The site has complained of a request that was sent at `sent_at`.
 
-    Complaints about requests that were under way when the rate was halved say nothing new, and only prolong it.
+    Complaints about requests whose instants were taken before the rate was halved say nothing new, and only prolong it.
     """
-    factor = rate_factor(bucket, now, quiet_seconds)
-    known = bucket.slowed_at is not None and sent_at <= bucket.slowed_at
-    return msgspec.structs.replace(
-        bucket, factor=bucket.factor if known else max(LEAST_FACTOR, factor / 2), slowed_at=now
-    )
+    if bucket.slowed_at is not None and sent_at < bucket.halved_from:
+        return msgspec.structs.replace(bucket, slowed_at=now)
+    factor = max(LEAST_FACTOR, rate_factor(bucket, now, quiet_seconds) / 2)
+    return msgspec.structs.replace(bucket, factor=factor, slowed_at=now, halved_from=max(now, bucket.next_free))

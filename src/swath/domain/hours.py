@@ -20,11 +20,12 @@ _CLOCK: Final = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)")
 _DAY_MINUTES: Final = 24 * 60
 _DAYS_AHEAD: Final = 9  # by then a weekly timetable has come round, clock changes and all
 _HOUR: Final = 3_600
+_SOME_MONDAY: Final = 1_748_822_400  # in June, when no clocks are changed
 
 
 def _minutes(text: Any) -> int:
-    """YAML reads 22:00 without quotes as the number 1320, which is the same in minutes."""
-    if isinstance(text, int) and not isinstance(text, bool) and 0 <= text <= _DAY_MINUTES:
+    """YAML reads 22:00 without quotes as the number 1320, which is the same in minutes. 22 is nobody's time of day."""
+    if isinstance(text, int) and not isinstance(text, bool) and (text == 0 or 60 <= text <= _DAY_MINUTES):
         return text
     found = _CLOCK.fullmatch(text) if isinstance(text, str) else None
     minutes = int(found[1]) * 60 + int(found[2]) if found else -1
@@ -91,6 +92,12 @@ class AllowedHours(BaseModel):
             raise ValueError(f"{name!r} is no time zone; write it like America/Phoenix") from None
         return name
 
+    @model_validator(mode="after")
+    def _lets_items_start(self) -> AllowedHours:
+        if self.next_start(_SOME_MONDAY) == _SOME_MONDAY + _DAYS_AHEAD * 24 * _HOUR:
+            raise ValueError(f"are never open for drain_seconds ({self.drain_seconds:g}), so that nothing could start")
+        return self
+
     def is_open(self, at: float) -> bool:
         """Whether requests may be sent."""
         local = datetime.fromtimestamp(at, ZoneInfo(self.time_zone))
@@ -132,19 +139,26 @@ class AllowedHours(BaseModel):
         """Instants after `at`, in order, at which it may open or close."""
         zone = ZoneInfo(self.time_zone)
         today = datetime.fromtimestamp(at, zone).date()
+        later: set[float] = set()  # near a clock change some edges of a day lie beyond the first of the next
         for ahead in range(-1, _DAYS_AHEAD):
-            yield from (edge for edge in sorted(self._edges_of(today + timedelta(days=ahead), zone)) if edge > at)
+            day = today + timedelta(days=ahead)
+            found = later | self._edges_of(day, zone)
+            next_day = min(_instants(day + timedelta(days=1), 0, zone))
+            later = {edge for edge in found if edge >= next_day}
+            yield from (edge for edge in sorted(found - later) if edge > at)
 
     def _edges_of(self, day: date, zone: ZoneInfo) -> set[float]:
-        edges: set[float] = set()
-        midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001 the zone is added below, for both folds
-        for minutes in {0, *(m for window in self.windows for m in (window.opens, window.closes))}:
-            if minutes < _DAY_MINUTES:
-                wall = midnight + timedelta(minutes=minutes)
-                edges |= {wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)}
+        times = {0, *(minutes for window in self.windows for minutes in (window.opens, window.closes))}
+        edges = set().union(*(_instants(day, minutes, zone) for minutes in times if minutes < _DAY_MINUTES))
         start = min(edges)
         # Where the clock jumps over an edge, the jump itself is one.
         return edges | _jumps(start, start + 25 * _HOUR, zone)
+
+
+def _instants(day: date, minutes: int, zone: ZoneInfo) -> set[float]:
+    """When the clock shows that time; twice at the end of summer, and before and after a jump that leaves it out."""
+    wall = datetime(day.year, day.month, day.day, *divmod(minutes, 60), tzinfo=zone)
+    return {wall.replace(fold=fold).timestamp() for fold in (0, 1)}
 
 
 def _jumps(start: float, end: float, zone: ZoneInfo) -> set[float]:

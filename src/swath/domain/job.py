@@ -10,17 +10,21 @@ import msgspec
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 
-__all__ = ["JOB_ID_LIMIT", "Counts", "Job", "JobStatus", "Stopping", "WaitingFor", "final_state"]
+__all__ = ["JOB_ID_LIMIT", "Counts", "Job", "JobStatus", "SiteOutlook", "Stopping", "WaitingFor", "final_state"]
 
 JOB_ID_LIMIT = 200
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What was ordered. `scraper_source` is the file a scraper comes from when it is not installed."""
+    """What was ordered. `scraper_source` is the file a scraper comes from when it is not installed.
+
+    `sites` are the addresses that the scraper said it needs, as it was when the job was submitted.
+    """
 
     job_id: str
     scraper_id: str
     scraper_source: str | None = None
+    sites: tuple[str, ...] = ()
     name: str | None = None
     labels: dict[str, str] = {}
     callback_url: str | None = None
@@ -29,8 +33,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
 
     def same_order(self, other: Job) -> bool:
-        """Whether both ask for the same work; the time of asking does not matter."""
-        return msgspec.structs.replace(self, created_at=0.0) == msgspec.structs.replace(other, created_at=0.0)
+        """Whether both ask for the same work; the time of asking and what the scraper says of itself do not matter."""
+        bare, others = (msgspec.structs.replace(job, created_at=0.0, sites=()) for job in (self, other))
+        return bare == others
 
 
 class Stopping(StrEnum):
@@ -72,6 +77,18 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
         return self.total - self.ended
 
 
+class SiteOutlook(msgspec.Struct, frozen=True, kw_only=True):
+    """A site that a job needs, as it stands. `waits_seconds` is set, with the reason, while it is left alone."""
+
+    name: str
+    circuit: str
+    requests_per_second: float
+    slowed_down: bool = False
+    open_requests: int = 0
+    waits_seconds: float | None = None
+    why: str | None = None
+
+
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A job as people and programs see it, in one consistent reading of the store."""
 
@@ -88,7 +105,10 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     circuit_opened: str | None = None  # why, if it is open
     waiting_for: WaitingFor | None = None
     deleting: bool = False
+    cost: float = 0.0  # of the items that have ended, in the operator's money, over all generations
     manifest: dict[str, Any] | None = None
+    sites: tuple[SiteOutlook, ...] = ()  # this and the next: pipeline/dispatch/outlook.py
+    closed_seconds: float = 0.0  # of the time to the end, during which its sites are closed
 
     @property
     def eta_seconds(self) -> float | None:
@@ -96,7 +116,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         held_up = self.state is JobState.PAUSED or self.waiting_for is not None
         if self.state.terminal or held_up or self.items_per_second <= 0:
             return None
-        return self.counts.remaining / self.items_per_second
+        return self.counts.remaining / self.items_per_second + self.closed_seconds
 
     def as_json(self) -> dict[str, Any]:
         """The shape shown everywhere (J7)."""
@@ -109,8 +129,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "failures": self.failures,
             "items_per_second": round(self.items_per_second, 2),
             "eta_seconds": None if eta is None else round(eta, 1),
-            "cost": 0.0,  # no paid way out exists yet, so nothing can have cost anything
+            "cost": round(self.cost, 6),
             "waiting_for": self.waiting_for,
+            "sites": [msgspec.to_builtins(site) for site in self.sites],
             "circuit": {"state": "open" if self.circuit_opened else "closed", "reason": self.circuit_opened},
             "scraper_id": self.job.scraper_id,
             "name": self.job.name,

@@ -100,7 +100,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RescuedLease(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease taken from a dead or silent worker. `winners` are the items that had ended under it.
+    """A lease taken from a worker that is `dead`, or silent. `winners` are the items that had ended under it.
 
     The caller publishes the winners' files, throws away the rest, and then releases the lease.
     """
@@ -111,6 +111,7 @@ class RescuedLease(msgspec.Struct, frozen=True, kw_only=True):
     winners: tuple[str, ...]
     returned: int
     silent_seconds: float
+    dead: bool = False
 
 
 def fair_share(limit: int, demands: Sequence[int]) -> list[int]:

@@ -1,6 +1,6 @@
 """ExecutionPolicy: how a job wants to be run. Comes from people's YAML or JSON, so it is checked field by field.
 
-`proxy` and `requests_per_second` are data here; the parts that act on them read them from the job.
+Data only; the parts that act on it read it from the job.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from swath.domain.failure import FailureKind
+from swath.domain.proxy_products import Place, ProxyType, ladder_objection, objection
 
 __all__ = [
     "Backoff",
@@ -104,26 +105,35 @@ class CircuitBreaker(_Section):
         return value
 
 
-class ProxyType(StrEnum):
-    """Which product a request goes through."""
-
-    NONE = "none"
-    DATACENTER = "datacenter"
-    RESIDENTIAL = "residential"
-    WEB_UNLOCKER = "web_unlocker"
-    CUSTOM = "custom"
-
-
 class Proxy(_Section):
-    """Which way out the job takes."""
+    """Which way out the job takes; what a product does not offer is refused."""
 
     type: ProxyType = ProxyType.NONE
     country: str | None = None
     state: str | None = None
     city: str | None = None
-    zip: str | None = None
-    session: str | None = None
+    zip: str | None = Field(default=None, coerce_numbers_to_str=True)
+    session: str | None = Field(default=None, coerce_numbers_to_str=True)
+    """An identity that all items share; without it each attempt has one of its own."""
     ladder: tuple[ProxyType, ...] = ()
+    """From cheap to dear; an item that is blocked takes the next step. `[none]` keeps to the direct way."""
+
+    @model_validator(mode="after")
+    def _is_offered(self) -> Proxy:
+        if self.ladder and self.type not in {ProxyType.NONE, self.ladder[0]}:
+            raise ValueError(f"type {self.type} is not where the ladder begins; say one of the two")
+        wrong = ladder_objection(self.ladder)
+        if wrong is not None:
+            raise ValueError(f"ladder {wrong}")
+        wrong = objection(self.ladder or (self.type,), self.place)
+        if wrong is not None:
+            raise ValueError(wrong)
+        return self
+
+    @property
+    def place(self) -> Place:
+        """Where, and as whom."""
+        return Place(country=self.country, state=self.state, city=self.city, zip=self.zip, session=self.session)
 
 
 class Keep(StrEnum):

@@ -1,12 +1,12 @@
-"""Secret: a value that must not be seen. Its `repr`, `str` and JSON show a mask; only `reveal` gives it away.
+"""Secret: a value that must not be seen. Its `repr` and `str` show a mask; only `reveal` gives it away.
 
-Made in settings.py from what the operator set; revealed at the socket, and nowhere else.
+Made in settings.py from what the operator set; revealed at the socket, and nowhere else. No encoder takes it.
 """
 
 from __future__ import annotations
 
 import hmac
-from typing import Final
+from typing import Final, NoReturn
 
 __all__ = ["MASK", "Secret"]
 
@@ -37,10 +37,13 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(self._text.encode(), other._text.encode())
+        return hmac.compare_digest(self._bytes(), other._bytes())
 
     def __hash__(self) -> int:
         return hash(self._text)
 
-    def __reduce__(self) -> str:
+    def _bytes(self) -> bytes:
+        return self._text.encode("utf-8", "surrogatepass")  # the environment may hold bytes that are no text
+
+    def __reduce__(self) -> NoReturn:
         raise TypeError("a secret is not to be copied into a file or another process")

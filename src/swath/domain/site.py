@@ -15,7 +15,7 @@ from swath.domain.failure import FailureKind
 from swath.domain.hours import AllowedHours
 from swath.domain.policy import ProxyType
 
-__all__ = ["Breaker", "Rate", "RobotsMode", "Signature", "SignatureKind", "SitePolicy"]
+__all__ = ["Breaker", "HeaderSet", "Rate", "RobotsMode", "Signature", "SignatureKind", "SitePolicy"]
 
 
 class _Section(BaseModel):
@@ -40,6 +40,14 @@ class RobotsMode(StrEnum):
     OBEY = "obey"
     WARN = "warn"  # fetch all the same, and say so
     IGNORE = "ignore"  # it is not even fetched
+
+
+class HeaderSet(StrEnum):
+    """Whose headers a request begins with."""
+
+    PLAIN = "plain"  # our own, which say who we are
+    CHROME = "chrome"
+    FIREFOX = "firefox"
 
 
 class Breaker(_Section):
@@ -123,7 +131,10 @@ class SitePolicy(_Section):
     """Jobs begin on the step of the ladder that the last job on this site needed."""
     action_delay_ms: tuple[int, int] = (500, 2_000)
     """Pause between two actions in a browser, from … to …."""
-    user_agent: str | None = None
+    header_set: HeaderSet = HeaderSet.PLAIN
+    """Whose headers requests begin with."""
+    user_agent: str | None = Field(default=None, min_length=1, max_length=1_000, pattern=r"^[ -~]+$")
+    """Takes the place of the one in the header set."""
     impersonate: str | None = None
     """A browser whose TLS and HTTP/2 ways are imitated, such as chrome_143; off by default."""
 

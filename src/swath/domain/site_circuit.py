@@ -13,7 +13,7 @@ import msgspec
 
 from swath.domain.site import Breaker
 
-__all__ = ["HOPELESS_PROBES", "Admission", "CircuitState", "SiteCircuit", "admit", "open_until", "record"]
+__all__ = ["HOPELESS_PROBES", "Admission", "CircuitState", "SiteCircuit", "admit", "bound", "open_until", "record"]
 
 HOPELESS_PROBES: Final = 3  # failed in a row: jobs that have nothing but this site are given up
 GOOD, BAD = "g", "b"
@@ -75,8 +75,8 @@ def admit(circuit: SiteCircuit, breaker: Breaker, now: float, probe_seconds: flo
 def record(circuit: SiteCircuit, breaker: Breaker, outcomes: Sequence[bool], epoch: int, now: float) -> SiteCircuit:
     """Takes outcomes, in order, of what was sent in `epoch`; True is a good one."""
     for good in outcomes:
-        if epoch != circuit.epoch:
-            return circuit  # of a time before the last change of state
+        if epoch != circuit.epoch or circuit.state is CircuitState.OPEN:
+            return circuit  # of a time before the last change of state; and nothing is sent through an open one
         if circuit.state is CircuitState.HALF_OPEN:
             circuit = _closed(circuit) if good else _open(circuit, now, circuit.failed_probes + 1)
         else:
@@ -97,11 +97,16 @@ def _ramped(circuit: SiteCircuit, *, good: bool) -> SiteCircuit:
         return circuit
     if circuit.ramped + 1 < circuit.ramp:
         return msgspec.structs.replace(circuit, ramped=circuit.ramped + 1)
-    doubled = circuit.ramp * 2
-    return msgspec.structs.replace(circuit, ramp=None if doubled > _LARGEST_RAMP else doubled, ramped=0)
+    return msgspec.structs.replace(circuit, ramp=circuit.ramp * 2, ramped=0)
 
 
-_LARGEST_RAMP: Final = 1024
+def bound(circuit: SiteCircuit, concurrency: int) -> tuple[SiteCircuit, int]:
+    """How many requests may be under way at a site of that concurrency; a ramp that has come so far is over."""
+    if circuit.ramp is None:
+        return circuit, concurrency
+    if circuit.ramp < concurrency:
+        return circuit, circuit.ramp
+    return msgspec.structs.replace(circuit, ramp=None, ramped=0), concurrency
 
 
 def _open(circuit: SiteCircuit, now: float, failed_probes: int) -> SiteCircuit:

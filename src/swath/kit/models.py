@@ -1,14 +1,18 @@
-"""Input, Output and Money: the typed ends of a scraper. People's documents come in here, so pydantic checks them."""
+"""Input and Output: the typed ends of a scraper, and types for what they hold. Pydantic checks what people give."""
 
 from __future__ import annotations
 
-import re
+from datetime import date
 from decimal import Decimal
-from typing import Annotated, Final
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
 
-__all__ = ["Input", "Money", "Output", "explain", "parse_money"]
+from swath.kit.dates import parse_date
+from swath.kit.money import parse_money
+from swath.kit.unreadable import Unreadable, is_missing
+
+__all__ = ["Date", "Input", "Maybe", "Money", "Output", "explain"]
 
 
 class Input(BaseModel):
@@ -23,30 +27,42 @@ class Output(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-_AMOUNT: Final = re.compile(
-    r"(?P<sign>[-\u2212]?)\$?(?P<inner>[-\u2212]?)(?P<digits>\d{1,3}(?:,\d{3})+|\d+)?(?P<cents>\.\d+)?"
-)
-
-
-def parse_money(value: object) -> object:
-    """An amount as sites write it: `$1,234.50`, `-$5`, `($12.00)`. What is no text is left to pydantic."""
+def _money(value: object) -> object:
+    """What is no text is left to pydantic."""
     if not isinstance(value, str):
         return value
-    text = "".join(value.split()).removeprefix("USD").removesuffix("USD")
-    in_brackets = text.startswith("(") and text.endswith(")")
-    found = _AMOUNT.fullmatch(text[1:-1] if in_brackets else text)
-    if found is None or not (found["digits"] or found["cents"]) or (found["sign"] and found["inner"]):
-        raise ValueError(f"{value[:40]!r} is no amount of money")
-    amount = Decimal((found["digits"] or "0").replace(",", "") + (found["cents"] or ""))
-    return -amount if in_brackets or found["sign"] or found["inner"] else amount
+    amount = parse_money(value)
+    if amount is None:
+        raise Unreadable(value, "amount of money")
+    return amount
+
+
+def _date(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    found = parse_date(value)
+    if found is None:
+        raise Unreadable(value, "date")
+    return found
+
+
+def _unless_missing(value: object) -> object:
+    return None if isinstance(value, str) and is_missing(value) else value
 
 
 def _plain(amount: Decimal) -> str:
     return format(amount, "f")
 
 
-Money = Annotated[Decimal, BeforeValidator(parse_money), PlainSerializer(_plain, return_type=str, when_used="json")]
-"""Dollars and cents, exact; a string in JSON, because floats would change the cents."""
+Money = Annotated[Decimal, BeforeValidator(_money), PlainSerializer(_plain, return_type=str, when_used="json")]
+"""An exact amount, as `parse_money` reads it; a string in JSON, because floats would change the cents."""
+
+Date = Annotated[date, BeforeValidator(_date)]
+"""A day, as `parse_date` reads it."""
+
+T = TypeVar("T")
+Maybe = Annotated[T | None, BeforeValidator(_unless_missing)]
+"""`Maybe[Money]`, `Maybe[int]`, …: None where a site writes `N/A`, a dash or nothing."""
 
 
 def explain(error: ValidationError) -> str:

@@ -8,7 +8,6 @@ from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.page import Page
 from swath.web.page import DEFAULT_NAME, WebPage
-from swath.web.session import check_page
 
 __all__ = ["Fetched", "Pages", "named_pages"]
 
@@ -67,7 +66,7 @@ def named_pages(fetched: Fetched) -> list[tuple[str, WebPage]]:
         return list(fetched.items())
     named: list[tuple[str, WebPage]] = []
     for page in fetched:
-        check_page(page)
-        count = sum(1 for name, _ in named if name == page.name or name.startswith(page.name + "-"))
-        named.append((page.name if not count else f"{page.name}-{count + 1}", page))
+        own = getattr(page, "name", DEFAULT_NAME)  # what is no page is refused when it is kept
+        count = sum(1 for name, _ in named if name == own or str(name).startswith(f"{own}-"))
+        named.append((own if not count else f"{own}-{count + 1}", page))
     return named

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from typing import Any, ClassVar
+from urllib.parse import urljoin
 
 from pydantic import ValidationError
 
@@ -17,7 +18,7 @@ from swath.kit import models
 from swath.kit.author_errors import author_failure
 from swath.kit.pages import Fetched, Pages, named_pages
 from swath.web.page import WebPage
-from swath.web.session import WebSession, check_page
+from swath.web.session import WebSession
 
 __all__ = ["HttpScraper"]
 
@@ -51,6 +52,16 @@ class HttpScraper:
 
     def validate_result(self, record: Any) -> None:
         """A last look at a record that fits the output model; raise ValueError to refuse it."""
+
+    def start_url(self, item: Any) -> str | None:
+        """Where an item begins: its `url`, if its input has one, else `base_url`. Override it when neither is true.
+
+        Asked before anything is fetched, to find out whose site it is and whether robots.txt lets us in.
+        """
+        url = str(getattr(item, "url", None) or "").strip()
+        if not url or self.base_url is None or "://" in url:
+            return url or self.base_url
+        return urljoin(self.base_url, url)
 
     @property
     def has_extract(self) -> bool:
@@ -91,11 +102,13 @@ class HttpScraper:
 
 
 def _keep(web: WebSession, name: str, page: WebPage) -> None:
-    check_page(page)
     before = web.pages.get(name)
-    if before is not None and before.page is not page.page:
-        raise ValueError(f"two pages are named {name!r}; give one of them another name")
-    # A page that was fetched under one name and is returned under another is stored once, under the latter.
-    for other in [key for key, kept in web.pages.items() if kept is page and key != name]:
-        del web.pages[other]
+    if before is not None:
+        if before is page:
+            return  # fetch has kept it already, and it was looked over then
+        if before.page is not getattr(page, "page", before.page):
+            raise ValueError(f"two pages are named {name!r}; give one of them another name")
     web.keep(page, name)
+    # A page that was fetched under one name and is returned under another is stored once, under the latter.
+    for other in [key for key, one in web.pages.items() if one is page and key != name]:
+        del web.pages[other]

@@ -22,10 +22,10 @@ def check_class(cls: type[HttpScraper]) -> None:
     check_declaration(cls)
     _check_model(cls, "Input", models.Input)
     _check_model(cls, "Output", models.Output)
-    for method in ("fetch", "extract", "validate_result"):
+    for method in ("fetch", "extract", "validate_result", "start_url"):
         if not callable(getattr(cls, method)):
             raise BadInput(f'scraper "{cls.id}": {method} must be a method')
-    for method in ("extract", "validate_result"):
+    for method in ("extract", "validate_result", "start_url"):
         function = getattr(cls, method)
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise BadInput(f'scraper "{cls.id}": {method} must not be async: write def {method}(self, …)')

@@ -69,6 +69,14 @@ class LeaseBook(Protocol):
         """
         ...
 
+    async def open_circuit(self, job_id: str, why: str) -> None:
+        """Opens the job's circuit for a reason that its outcomes do not show: the only site it needs is gone (D3).
+
+        What its policy says then happens, as by `finish`. A job that does not run, stops, or whose circuit is open
+        already stays as it is. Raises UnknownName.
+        """
+        ...
+
     async def renew(self, worker_id: str, fences: Collection[int]) -> Mapping[int, Directive]:
         """Extends these leases of the worker and says for each whether to go on. May be called from another thread.
 

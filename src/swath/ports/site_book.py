@@ -72,8 +72,8 @@ class SiteBook(Protocol):
         """Reserves the next instants (domain/bucket.py) and grants a share of the concurrency, in one commit.
 
         The slots of all workers never add up to more than the limit (bounded by the circuit's ramp too), or after it
-        was lowered, to more than before. An ask with no demand gives the share up. A share ends SHARE_SECONDS after
-        the last ask.
+        was lowered, to more than before. Instants are given for slots only: without one there is no slice. An ask with
+        no demand gives the share up. A share ends SHARE_SECONDS after the last ask.
         """
         ...
 
@@ -101,7 +101,7 @@ class SiteBook(Protocol):
         ...
 
     async def keep_robots(self, origin: str, kept: KeptRobots, seconds: float) -> None:
-        """Shares it with everybody for so many seconds."""
+        """Shares it with everybody for so many seconds; for none, when the fetch came to nothing."""
         ...
 
     async def forget(self, worker_ids: Collection[str]) -> None:
@@ -113,5 +113,9 @@ class SiteBook(Protocol):
         ...
 
     async def states(self) -> Mapping[str, SiteState]:
-        """All sites that anybody has met, for people to look at."""
+        """All sites that anybody has met, for people to look at; buckets without a concurrency are none."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of whatever it holds open."""
         ...

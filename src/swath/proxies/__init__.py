@@ -1,1 +1,1 @@
-"""Ways out through others: providers, the pool of their endpoints, and the ladder from cheap to dear."""
+"""Ways out: providers and lists of proxies, who of them is well, and when a dearer kind is taken."""

@@ -8,10 +8,10 @@ from typing import Protocol
 import msgspec
 
 from swath.domain.failure import Failure
-from swath.domain.policy import ProxyType
+from swath.domain.proxy_products import ProxyType
 from swath.domain.secret import Secret
 
-__all__ = ["ReadRefusal", "Route"]
+__all__ = ["Meter", "ReadRefusal", "Route"]
 
 
 class ReadRefusal(Protocol):
@@ -25,8 +25,25 @@ class ReadRefusal(Protocol):
         ...
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """`name` is what people may see: neither user nor password. `ca_file` holds what the provider signs with."""
+class Meter(msgspec.Struct):
+    """What went over a route, in bytes as the provider counts them; the transport adds to it."""
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    requests: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Both ways."""
+        return self.sent_bytes + self.received_bytes
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
+    """`name` is what people may see: neither user nor password. `ca_file` holds what the provider signs with.
+
+    One is made for each attempt and site, and kept while the attempt lasts: it is one identity, with connections and a
+    meter of its own. `opens_tls`: the provider decrypts what goes through, so an answer may be its own.
+    """
 
     tier: ProxyType
     name: str
@@ -36,4 +53,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     username: Secret | None = None
     password: Secret | None = None
     ca_file: Path | None = None
+    opens_tls: bool = False
+    meter: Meter = msgspec.field(default_factory=Meter)
     read_refusal: ReadRefusal

@@ -26,5 +26,8 @@ class ExampleFail(HttpScraper):
 
     Input = AnyInput
 
+    def start_url(self, item: AnyInput) -> None:  # noqa: ARG002 a field named `url` is like any other here
+        return None
+
     async def fetch(self, item: AnyInput, web: WebSession) -> WebPage:  # noqa: ARG002 the worker hands over both
         raise Failed(Failure.of(FailureKind.SERVER_ERROR, "this example always fails"))

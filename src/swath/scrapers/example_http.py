@@ -38,6 +38,9 @@ class ExampleHttp(HttpScraper):
     Input = AnyInput
     Output = Echo
 
+    def start_url(self, item: AnyInput) -> str:  # noqa: ARG002 a field named `url` is only echoed
+        return f"{demo_url()}/echo"
+
     async def fetch(self, item: AnyInput, web: WebSession) -> WebPage:
         return await web.post(f"{demo_url()}/echo", json=item.model_extra or {})
 

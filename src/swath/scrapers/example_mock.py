@@ -47,6 +47,9 @@ class ExampleMock(HttpScraper):
     Input = AnyInput
     Output = Mirrored
 
+    def start_url(self, item: AnyInput) -> None:  # noqa: ARG002 a field named `url` is like any other here
+        return None
+
     async def fetch(self, item: AnyInput, web: WebSession) -> WebPage:  # noqa: ARG002 the worker hands over both
         fields = item.model_extra or {}
         rows = "".join(

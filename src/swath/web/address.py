@@ -1,45 +1,68 @@
-"""Addresses: resolving what authors and sites write to absolute http(s) URLs, and showing them without secrets."""
+"""Addresses: what authors and sites write becomes one canonical http(s) URL, or is refused; and how one may be shown.
+
+The one parser of addresses (ada, by the WHATWG standard). Only what it made reaches the egress guard and the client, so
+that no two parts can take the same text for two hosts.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
-from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
+
+from ada_url import URL, join_url, normalize_url
 
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.web.encode import urlencoded
 
-__all__ = ["Fields", "pairs_of", "resolve", "shown", "with_params"]
+__all__ = ["Fields", "canonical", "origin_of", "pairs_of", "resolve", "shown", "with_params"]
 
 Fields = Mapping[str, object] | Sequence[tuple[str, object]]
 
-# What may stand in an address as it is, "%" included: authors and sites write addresses that are encoded already.
-_PLAIN: Final = "!#$%&'()*+,/:;=?@[]~"
+_MOST_CHARACTERS: Final = 32_768
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_BREAKS: Final = re.compile(r"[\t\r\n]")  # in the middle of a link they mean nothing to browsers
+_SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*:)?")
+# An address that parses to itself if its origin does: every parser reads it alike. Most are, and cost no parsing.
+_PLAIN: Final = re.compile(r"(https?://[a-z0-9.:\[\]-]+)/[A-Za-z0-9!$%&()*+,/:;=?@_~.-]*")
+# What the parser made of one: it has percent-encoded all that could be mistaken for a delimiter.
+_WEB: Final = re.compile(r"(https?://)([^/?#@]*@)?(\[[0-9a-f:.]+\]|[^/?#@:\[\]]+)((?::[0-9]+)?)(/[^#]*)")
+_LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}")
+_DOTS: Final = re.compile(r"/\.|%2e", re.IGNORECASE)
 
 
 def resolve(url: str, base: str | None) -> str:
-    """The absolute address, without fragment. Raises Failed: internal when there is no base, else invalid_input."""
-    try:
-        joined = url.strip() if base is None else _join(base, url.strip())
-        parts = urlsplit(joined)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        _ = parts.port  # raises ValueError when it is no number
-    except ValueError as error:
-        raise Failed(Failure.of(FailureKind.INVALID_INPUT, f"{url!r} is no web address: {error}")) from None
-    if not usable:
-        if base is None and not parts.scheme:
-            raise Failed(Failure.of(FailureKind.INTERNAL, f"{url!r} is relative, and the scraper has no base_url"))
-        raise Failed(Failure.of(FailureKind.INVALID_INPUT, f"{url!r} is no http or https address"))
-    joined = joined.partition("#")[0]
-    return joined if joined.isascii() and " " not in joined else _encoded(joined)
+    """The canonical address, as an author or a site means it. Raises Failed as `canonical`, internal without a base."""
+    text = _BREAKS.sub("", url.strip())
+    if base is not None:
+        return canonical(text, base)
+    if not _SCHEME.match(text)[1]:  # type: ignore[index] # the pattern fits every text
+        raise Failed(Failure.of(FailureKind.INTERNAL, f"{shown(text)!r} is relative, and the scraper has no base_url"))
+    return canonical(text)
 
 
-def _join(base: str, url: str) -> str:
-    if url.startswith("/") and not url.startswith("//") and "/." not in url:
-        parts = urlsplit(base)  # the common case, at a fifth of the cost
-        return f"{parts.scheme}://{parts.netloc}{url}"
-    return urljoin(base, url)
+def canonical(url: str, base: str | None = None) -> str:
+    """The one spelling of an address, without fragment; ASCII throughout. Raises Failed invalid_input.
+
+    Refused are other schemes than http and https, credentials, control characters, and backslashes before the query:
+    what parsers are known to differ about.
+    """
+    if base is not None and url.startswith("/") and not url.startswith("//"):
+        url, base = origin_of(canonical(base)) + url, None
+    if len(url) > _MOST_CHARACTERS:
+        raise _refused(url, f"is longer than {_MOST_CHARACTERS} characters")
+    plain = _PLAIN.fullmatch(url)
+    if plain is not None and base is None and not _DOTS.search(url) and _is_canonical(plain[1]):
+        return url
+    return _parsed(url, base)
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a canonical address, as it spells them."""
+    return url[: url.index("/", 8)]
 
 
 def with_params(url: str, params: Fields | None) -> str:
@@ -61,21 +84,51 @@ def pairs_of(fields: Fields) -> list[tuple[str, str]]:
 
 
 def shown(url: str) -> str:
-    """The address as it may stand in messages and logs: neither credentials nor query."""
+    """The address as it may stand in messages and logs: neither credentials nor query, whatever it is."""
     try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        port = f":{parts.port}" if parts.port else ""
+        parsed = URL(url)
+        if parsed.hostname and "\\" not in url:
+            return f"{parsed.protocol}//{parsed.host}{parsed.pathname}"
     except ValueError:
-        return "an unreadable address"
-    return f"{parts.scheme}://{host}{port}{parts.path}"
+        pass  # it may have credentials all the same, and a password may have any character
+    scheme = _SCHEME.match(url)
+    before, at, rest = url.rpartition("@")
+    rest = f"{scheme[0] if scheme else ''}//…@{rest}" if at and before else rest
+    return re.split(r"[?#]", rest, maxsplit=1)[0][:200].encode("utf-8", "replace").decode()
 
 
-def _encoded(url: str) -> str:
-    parts = urlsplit(url)
+def _parsed(url: str, base: str | None) -> str:
+    if _CONTROL.search(url):
+        raise _refused(url, "contains control characters")
+    if "\\" in url and "\\" in re.split(r"[?#]", url, maxsplit=1)[0]:
+        raise _refused(url, "contains a backslash")
     try:
-        host = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode("ascii")
-    except UnicodeError as error:
-        raise Failed(Failure.of(FailureKind.INVALID_INPUT, f"{parts.netloc!r} is no host name: {error}")) from None
-    rest = (quote(part, safe=_PLAIN) for part in (parts.path, parts.query))
-    return urlunsplit((parts.scheme, host, *rest, ""))
+        parsed = _WEB.match(normalize_url(url) if base is None else join_url(base, url))
+    except ValueError:
+        raise _refused(url, "is no web address") from None
+    if parsed is None:
+        raise _refused(url, "is no http or https address")
+    scheme, credentials, host, port, rest = parsed.groups()
+    if credentials:
+        raise _refused(url, "contains credentials, which do not belong there")
+    host = host.removesuffix(".")  # the same host, but not to a client that is told where to find it
+    if not _is_host(host):
+        raise _refused(url, "has no usable host name")
+    return f"{scheme}{host}{port}{rest}"
+
+
+@lru_cache(maxsize=4_096)
+def _is_canonical(origin: str) -> bool:
+    try:
+        return _parsed(f"{origin}/", None) == f"{origin}/"
+    except Failed:
+        return False
+
+
+def _is_host(host: str) -> bool:
+    """What stands in brackets the parser has checked; of names it lets more pass than there can be."""
+    return host.startswith("[") or (len(host) <= 253 and all(_LABEL.fullmatch(label) for label in host.split(".")))
+
+
+def _refused(url: str, why: str) -> Failed:
+    return Failed(Failure.of(FailureKind.INVALID_INPUT, f"{shown(url)!r} {why}"))

@@ -1,12 +1,16 @@
 """Takes content encodings off a body while it arrives, never making more of it than the cap allows.
 
-Used by the transport for each chunk; the client's own decoding is off, so that the bytes on the wire can be counted.
+Used by the transport for each chunk; the client's own decoding is off, so that the bytes on the wire can be counted and
+no few of them become more than we can hold.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, cast
 
+import brotli  # type: ignore[import-untyped]
+import zstandard
 from isal import igzip_lib, isal_zlib
 
 from swath.domain.errors import Failed
@@ -14,85 +18,181 @@ from swath.domain.failure import Failure, FailureKind
 
 __all__ = ["ACCEPTED_ENCODINGS", "Body"]
 
-ACCEPTED_ENCODINGS: Final = "gzip, deflate"
+ACCEPTED_ENCODINGS: Final = "gzip, deflate, br, zstd"
+_MOST_CHAINED: Final = 2
+_PIECE_BYTES: Final = 1024 * 1024  # so much is made at a time, before it is counted
 _GZIP: Final = 31  # window bits of 15, with a gzip frame
 _ZLIB: Final = 15
 _RAW: Final = -15
-_IsalError = cast("type[Exception]", igzip_lib.IsalError)  # its stub declares an instance
+# The decoder makes all it can of what it is given. Four bytes can stand for a block of 128 KiB, so this is at most
+# 16 MiB at once.
+_ZSTD_SLICE_BYTES: Final = 512
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024  # what RFC 9659 asks of clients
+_ERRORS: Final = (cast("type[Exception]", igzip_lib.IsalError), brotli.error, zstandard.ZstdError)
 
 
-class _Decompressor(Protocol):
+class _Decoder(Protocol):
+    """Takes one encoding off, a piece at a time. `ended` also before anything came: an empty body needs no frame."""
+
     @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    @property
-    def unconsumed_tail(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
+    def ended(self) -> bool: ...
+    def decode(self, data: bytes) -> Iterator[bytes]: ...
 
 
 class Body:
-    """A body on its way in. Raises Failed: too_large above the cap, server_error when it does not decode."""
+    """A body on its way in. `encodings` are the values of the Content-Encoding headers, in order.
 
-    __slots__ = ("_cap_bytes", "_decompressor", "_encoding", "_parts", "_size", "wire_bytes")
+    Raises Failed: too_large above the cap (on the wire, decoded, or between two encodings), server_error when it does
+    not decode or is encoded in a way that nobody asked for, connect when it ends too early.
+    """
 
-    def __init__(self, encoding: str | None, cap_bytes: int) -> None:
-        self._encoding = _known(encoding)
+    __slots__ = ("_cap_bytes", "_parts", "_stages", "wire_bytes")
+
+    def __init__(self, encodings: Sequence[str], cap_bytes: int) -> None:
+        self._stages = [_Stage(name, cap_bytes) for name in _known(encodings)] if encodings else []
         self._cap_bytes = cap_bytes
-        self._decompressor: _Decompressor | None = None
         self._parts: list[bytes] = []
-        self._size = 0
         self.wire_bytes = 0
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the wire."""
         self.wire_bytes += len(chunk)
-        if self._encoding is None:
-            self._keep(chunk)
-            return
-        try:
-            self._decode(chunk)
-        except _IsalError as error:
-            raise Failed(Failure.of(FailureKind.SERVER_ERROR, f"the body is no {self._encoding}: {error}")) from error
+        if self.wire_bytes > self._cap_bytes:
+            raise _too_large(self._cap_bytes)
+        parts: Iterable[bytes] = (chunk,)
+        for stage in self._stages:
+            parts = stage.decoded(parts)
+        self._parts.extend(parts)
 
     def whole(self) -> bytes:
         """All of it; to be asked for when the wire has ended."""
-        if self._decompressor is not None and not self._decompressor.eof:
-            raise Failed(Failure.of(FailureKind.CONNECT, f"the {self._encoding} body ends too early"))
+        for stage in self._stages:
+            if not stage.decoder.ended:
+                raise Failed(Failure.of(FailureKind.CONNECT, f"the {stage.name} body ends too early"))
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
-    def _decode(self, data: bytes) -> None:
+
+class _Stage:
+    """One encoding of a body, and how much was made by taking it off."""
+
+    __slots__ = ("_cap_bytes", "_made_bytes", "decoder", "name")
+
+    def __init__(self, name: str, cap_bytes: int) -> None:
+        self.name = name
+        self.decoder = _DECODERS[name]()
+        self._cap_bytes = cap_bytes
+        self._made_bytes = 0
+
+    def decoded(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        for part in parts:
+            try:
+                for piece in self.decoder.decode(part):
+                    self._made_bytes += len(piece)
+                    if self._made_bytes > self._cap_bytes:
+                        raise _too_large(self._cap_bytes)
+                    yield piece
+            except _ERRORS as error:
+                message = f"the body is no {self.name}: {error}"
+                raise Failed(Failure.of(FailureKind.SERVER_ERROR, message)) from None
+
+
+class _Inflate:
+    """gzip, in any number of members, and deflate."""
+
+    def __init__(self, *, gzip: bool) -> None:
+        self._gzip = gzip
+        self._member: isal_zlib.Decompress | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self._member is None or bool(self._member.eof)
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
         while data:
-            if self._decompressor is None:
-                self._decompressor = isal_zlib.decompressobj(self._window_bits(data))
-            elif self._decompressor.eof:
-                if self._encoding != "gzip" or not data.startswith(b"\x1f\x8b"):
-                    return  # padding after the end, as some servers send it
-                self._decompressor = isal_zlib.decompressobj(_GZIP)
-            # One byte more than is allowed is enough to know, so a bomb costs no more memory than the cap.
-            self._keep(self._decompressor.decompress(data, self._cap_bytes - self._size + 1))
-            data = self._decompressor.unused_data if self._decompressor.eof else self._decompressor.unconsumed_tail
+            if self._member is None or (self._member.eof and self._gzip and data.startswith(b"\x1f\x8b")):
+                self._member = isal_zlib.decompressobj(self._window_bits(data))
+            elif self._member.eof:
+                return  # padding after the end, as some servers send it
+            piece = self._member.decompress(data, _PIECE_BYTES)
+            while piece:
+                yield piece
+                # A piece that is not full was the last; otherwise more may be waiting, with or without input left.
+                full = len(piece) >= _PIECE_BYTES and not self._member.eof
+                piece = self._member.decompress(self._member.unconsumed_tail, _PIECE_BYTES) if full else b""
+            data = self._member.unused_data if self._member.eof else b""
 
     def _window_bits(self, start: bytes) -> int:
-        if self._encoding == "gzip":
+        if self._gzip:
             return _GZIP
         # "deflate" means zlib by the standard, and a bare stream to some servers; the low bits tell them apart.
         return _ZLIB if start[0] & 0x0F == 8 else _RAW
 
-    def _keep(self, part: bytes) -> None:
-        self._size += len(part)
-        if self._size > self._cap_bytes:
-            raise Failed(Failure.of(FailureKind.TOO_LARGE, f"the body is larger than {self._cap_bytes} bytes"))
-        if part:
-            self._parts.append(part)
+
+class _Brotli:
+    def __init__(self) -> None:
+        self._stream = brotli.Decompressor()
+        self._begun = False
+
+    @property
+    def ended(self) -> bool:
+        return not self._begun or bool(self._stream.is_finished())
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        self._begun = True
+        if self._stream.is_finished():
+            return
+        piece = self._stream.process(data, output_buffer_limit=_PIECE_BYTES)
+        while piece:
+            yield piece
+            full = len(piece) >= _PIECE_BYTES and not self._stream.is_finished()
+            piece = self._stream.process(b"", output_buffer_limit=_PIECE_BYTES) if full else b""
 
 
-def _known(encoding: str | None) -> str | None:
-    name = (encoding or "").strip().lower()
-    if name in {"", "identity", "none"}:
-        return None
-    if name in {"gzip", "x-gzip"}:
-        return "gzip"
-    if name == "deflate":
-        return "deflate"
-    raise Failed(Failure.of(FailureKind.SERVER_ERROR, f"the body is encoded as {name!r}, which nobody asked for"))
+class _Zstd:
+    def __init__(self) -> None:
+        self._decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self._frame is None or self._frame.eof
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._frame is None or (self._frame.eof and data.startswith(_ZSTD_MAGIC)):
+                self._frame = self._decompressor.decompressobj()
+            elif self._frame.eof:
+                return
+            for start in range(0, len(data), _ZSTD_SLICE_BYTES):
+                yield self._frame.decompress(data[start : start + _ZSTD_SLICE_BYTES])
+                if self._frame.eof:
+                    data = self._frame.unused_data + data[start + _ZSTD_SLICE_BYTES :]
+                    break
+            else:
+                return
+
+
+_DECODERS: Final[dict[str, Callable[[], _Decoder]]] = {
+    "gzip": lambda: _Inflate(gzip=True),
+    "deflate": lambda: _Inflate(gzip=False),
+    "br": _Brotli,
+    "zstd": _Zstd,
+}
+
+
+def _known(encodings: Sequence[str]) -> list[str]:
+    """What is to be taken off, outermost first."""
+    named = [name.strip().lower().removeprefix("x-") for value in encodings for name in value.split(",")]
+    names = [name for name in named if name not in {"", "identity", "none"}]
+    for name in names:
+        if name not in _DECODERS:
+            message = f"the body is encoded as {name[:50]!r}, which nobody asked for"
+            raise Failed(Failure.of(FailureKind.SERVER_ERROR, message))
+    if len(names) > _MOST_CHAINED:
+        raise Failed(Failure.of(FailureKind.SERVER_ERROR, f"the body is encoded {len(names)} times"))
+    return names[::-1]
+
+
+def _too_large(cap_bytes: int) -> Failed:
+    return Failed(Failure.of(FailureKind.TOO_LARGE, f"the body is larger than {cap_bytes} bytes"))

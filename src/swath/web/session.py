@@ -5,36 +5,31 @@ Comes after the worker, which makes it; before the transport. Follows redirects 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, Final, TypeGuard
 
 import msgspec
 
-from swath.domain.errors import Failed
+from swath.domain.errors import Failed, NotFound
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.page import Page
 from swath.domain.policy import Timeouts
 from swath.ports.clock import Clock
 from swath.web.address import Fields, pairs_of, resolve, shown, with_params
 from swath.web.charset import charset_of, content_type_of
-from swath.web.classify import classify_status
+from swath.web.classify import PAGE, classify
 from swath.web.cookies import CookieJar
-from swath.web.decode import ACCEPTED_ENCODINGS
 from swath.web.encode import URLENCODED, urlencoded
 from swath.web.form import FormSent
+from swath.web.gate import Gate, OpenGate
+from swath.web.header_sets import headers_for
 from swath.web.page import DEFAULT_NAME, WebPage
 from swath.web.redirects import MOST_REDIRECTS, next_request
 from swath.web.transport import Headers, Request, Response, Transport
 
 __all__ = ["WebSession", "check_page"]
 
-_DEFAULT_HEADERS: Final = {
-    "User-Agent": "Mozilla/5.0 (compatible; swath)",
-    "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
-    "Accept-Language": "en-US,en;q=0.9",
-    "Accept-Encoding": ACCEPTED_ENCODINGS,
-}
 _PAGE_FIELDS: Final = {
     "url": str,
     "status": int,
@@ -48,12 +43,12 @@ _PAGE_FIELDS: Final = {
 class WebSession:
     """A browser's memory without the browser. Every method raises Failed for what is no answer.
 
-    `before_request` is called before each request, redirect hops included, and may raise to stop the attempt.
+    Each request passes the `gate`, redirect hops included, which may let it wait or stop the attempt.
     """
 
     __slots__ = (
-        *("_base_url", "_before_request", "_clock", "_cookies", "_timeouts", "_transport"),
-        *("bytes", "downloads", "pages", "requests"),
+        *("_base_url", "_clock", "_cookies", "_gate", "_timeouts", "_transport"),
+        *("bytes", "downloads", "pages", "refused", "requests"),
     )
 
     def __init__(
@@ -62,16 +57,17 @@ class WebSession:
         timeouts: Timeouts,
         clock: Clock,
         base_url: str | None = None,
-        before_request: Callable[[], None] = lambda: None,
+        gate: Gate | None = None,
     ) -> None:
         self._transport = transport
         self._timeouts = timeouts
         self._clock = clock
         self._base_url = base_url
-        self._before_request = before_request
+        self._gate = OpenGate() if gate is None else gate
         self._cookies = CookieJar()
         self.requests = 0
         self.bytes = 0
+        self.refused: Page | None = None  # what came last and was no page: a wall, an outage
         self.pages: dict[str, WebPage] = {}
         self.downloads: list[tuple[str, bytes]] = []
 
@@ -119,14 +115,23 @@ class WebSession:
         return await self._page(request, name, expect_status)
 
     async def download(
-        self, url: str, filename: str, *, content_type: str | None = None, headers: Mapping[str, str] | None = None
+        self,
+        url: str,
+        filename: str,
+        *,
+        content_type: str | None = None,
+        largest_bytes: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> WebPage:
         """Fetches a file and stores it by its name beside the pages; a later one of that name replaces it.
 
-        Raises Failed layout_changed when a `content_type` is asked for and something else comes: an error page, say.
+        Raises Failed layout_changed when a `content_type` is asked for and something else comes: an error page, say;
+        too_large when it has more than `largest_bytes`.
         """
         _check_name(filename, "download")
-        page = await self._page(self._request("GET", resolve(url, self._base_url), headers), None, ())
+        request = self._request("GET", resolve(url, self._base_url), headers)
+        request = msgspec.structs.replace(request, largest_bytes=largest_bytes)
+        page = await self._page(request, None, ())
         if content_type is not None and page.page.content_type != content_type:
             message = f"{shown(page.url)} is {page.page.content_type}, not {content_type}"
             raise Failed(Failure.of(FailureKind.LAYOUT_CHANGED, message))
@@ -143,7 +148,8 @@ class WebSession:
         return await self._page(self._request("POST", sent.url, headers, sent.body), name, ())
 
     def _request(self, method: str, url: str, headers: Mapping[str, str] | None, body: bytes = b"") -> Request:
-        given = _DEFAULT_HEADERS if not headers else _merged(_DEFAULT_HEADERS, headers)
+        usual = headers_for(self._gate.policy(url))
+        given = usual if not headers else _merged(usual, headers)
         return Request(
             url=url,
             method=method,
@@ -156,26 +162,32 @@ class WebSession:
     async def _page(self, request: Request, name: str | None, expect_status: Collection[int]) -> WebPage:
         _check_name(DEFAULT_NAME if name is None else name, "page")
         response = await self._follow(request)
+        verdict = PAGE
         if response.status not in expect_status:
-            failure = classify_status(response, self._clock.now())
-            if failure is not None:
-                raise Failed(failure)
-        content_type = response.header("content-type")
-        page = WebPage(
-            Page(
-                name=DEFAULT_NAME if name is None else name,
-                url=response.url,
-                status=response.status,
-                body=response.body,
-                content_type=content_type_of(content_type),
-                charset=charset_of(content_type, response.body),
-                fetched_at=self._clock.now(),
-            ),
-            self,
-        )
+            verdict = classify(response, self._gate.policy(response.url), self._clock.now())
+        page = self._made(response, DEFAULT_NAME if name is None else name)
+        if verdict.failure is not None:
+            self.refused = page.page
+            raise Failed(verdict.failure)
+        if verdict.not_found is not None:
+            self.pages[page.name] = page  # the site's word that there is no such record is worth keeping
+            raise NotFound(verdict.not_found)
         if name is not None:
             self.pages[name] = page
         return page
+
+    def _made(self, response: Response, name: str) -> WebPage:
+        content_type = response.header("content-type")
+        page = Page(
+            name=name,
+            url=response.url,
+            status=response.status,
+            body=response.body,
+            content_type=content_type_of(content_type),
+            charset=charset_of(content_type, response.body),
+            fetched_at=self._clock.now(),
+        )
+        return WebPage(page, self)
 
     async def _follow(self, request: Request) -> Response:
         for _ in range(MOST_REDIRECTS + 1):
@@ -188,12 +200,19 @@ class WebSession:
         raise Failed(Failure.of(FailureKind.NAVIGATION, message))
 
     async def _send(self, request: Request) -> Response:
-        self._before_request()
-        self.requests += 1
         cookies = self._cookies.header(request.url, self._clock.now())
         if cookies is not None:
             request = msgspec.structs.replace(request, headers=_with_cookies(request.headers, cookies))
-        response = await self._transport.send(request)
+        request = await self._gate.enter(request)
+        self.requests += 1
+        response, failure = None, None
+        try:
+            response = await self._transport.send(request)
+        except Failed as failed:
+            failure = failed.failure
+            raise
+        finally:
+            self._gate.leave(request, response, failure)
         self.bytes += response.wire_bytes
         set_cookies = [value for name, value in response.headers if name == "set-cookie"]
         if set_cookies:

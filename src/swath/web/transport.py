@@ -19,7 +19,8 @@ Headers = tuple[tuple[str, str], ...]
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request, complete. `request_timeout_seconds` bounds everything from the dial to the last byte.
 
-    Without a `route` it goes straight to the site. `impersonate` names a browser to imitate below HTTP.
+    Without a `route` it goes straight to the site. `impersonate` names a browser to imitate below HTTP. A body above
+    `largest_bytes` (or the transport's own cap, where that is lower or nothing is said) is given up.
     """
 
     url: str
@@ -30,6 +31,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_seconds: float = 30.0
     route: Route | None = None
     impersonate: str | None = None
+    largest_bytes: int | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

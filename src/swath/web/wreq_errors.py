@@ -27,13 +27,6 @@ def failure_of(error: BaseException, where: str) -> Failure:
     return Failure.of(_K.INTERNAL, f"the HTTP client raised {type(error).__name__} at {where}: {text}")
 
 
-def _is_unknown_name(_: str, text: str) -> bool:
-    if "dns error" not in text:
-        return False
-    answered = "response_code: NXDomain" in text or "response_code: NoError" in text
-    return answered or "Name or service not known" in text or "No address associated" in text
-
-
 def _is_tls(name: str, text: str) -> bool:
     return name == "TlsError" or "CERTIFICATE_VERIFY_FAILED" in text or "code: SSL" in text or "Ssl(" in text
 
@@ -49,8 +42,7 @@ def _named(*names: str) -> Callable[[str, str], bool]:
 # In order: the first that fits counts. A handshake cut short ("SYSCALL") may be a plain reset, so it can be retried.
 _SIGNS: Final[tuple[tuple[FailureKind, str, Callable[[str, str], bool]], ...]] = (
     (_K.PROXY, "the proxy failed", _named("ProxyConnectionError")),
-    (_K.DNS_UNKNOWN, "there is no such name", _is_unknown_name),
-    (_K.DNS_TEMPORARY, "the name could not be looked up", _has("dns error")),
+    (_K.INTERNAL, "a name was looked up without the egress guard", _has("dns error")),
     (_K.TIMEOUT, "the time for connecting is over", _has("TimedOut", "deadline has elapsed")),
     (_K.TIMEOUT, "the time is over", _named("TimeoutError")),
     (_K.TOO_LARGE, "the head of the answer is too large", _has("TooLarge")),

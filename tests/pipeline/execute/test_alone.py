@@ -13,6 +13,7 @@ from swath import HttpScraper, Input, WebSession
 from swath import scraper as declare
 from swath.backends.clock import SystemClock
 from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.site_book import MemorySiteBook
 from swath.backends.memory.store import MemoryStore
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import Failed
@@ -27,6 +28,7 @@ from swath.pipeline.execute.worker import Worker
 from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
 from swath.ports.job_store import Batch
+from swath.testing.network import open_network
 
 LIMIT = 4
 
@@ -127,7 +129,8 @@ class Bench:
                 storage=self.storage,
                 clock=self.clock,
                 registry=registry,
-                transport=transport,
+                sites=MemorySiteBook(self.clock),
+                network=open_network(transport, self.clock),
                 finisher=Finisher(self.store, self.store, self.storage, self.clock, "w"),
                 remover=Remover(self.store, self.storage, self.clock, "w"),
             ),

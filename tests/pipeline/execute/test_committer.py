@@ -22,11 +22,13 @@ from swath.pipeline.execute import committer as committing
 from swath.pipeline.execute.attempt import Bench
 from swath.pipeline.execute.committer import Committer
 from swath.pipeline.execute.floor import Floor
+from swath.pipeline.execute.holds import Holds
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
 from swath.pipeline.finish.artifacts import files_of
 from swath.ports.job_store import Batch
 from swath.testing.clock import FakeClock
+from swath.testing.network import open_network
 from swath.web.page import WebPage
 from swath.web.session import WebSession
 from swath.web.transport import Request, Response
@@ -66,8 +68,10 @@ async def _leased(store: MemoryStore, items: int) -> Lease:
 
 def _committer(store: MemoryStore, storage: MemoryResults, clock: FakeClock, lease: Lease) -> Committer:
     slots = JobSlots(lease.slots, lease.target, lambda: 100)
-    bench = Bench(lease.job, OnePage(), NoSite(), clock, "w")
-    floor = Floor(store, Waits(store, clock, "w"), lambda: slots.running, lambda: None)
+    network = open_network(NoSite(), clock)
+    bench = Bench(lease.job, OnePage(), network, clock, "w")
+    holds = Holds(store, network, clock)
+    floor = Floor(store, Waits(store, clock, "w"), holds, lambda: slots.running, lambda: None)
     runner = LeaseRunner(lease, bench, clock.boot() + lease.lease_seconds, slots, floor)
     slots.users.add(runner)
     return Committer(runner, storage, clock, report_seconds=0.01)

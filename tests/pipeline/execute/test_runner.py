@@ -17,10 +17,12 @@ from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import ItemState
 from swath.pipeline.execute.attempt import Bench
 from swath.pipeline.execute.floor import Floor
+from swath.pipeline.execute.holds import Holds
 from swath.pipeline.execute.outbox import Outcome
-from swath.pipeline.execute.runner import LeaseRunner
+from swath.pipeline.execute.runner import FRESH_SECONDS, LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
 from swath.testing.clock import FakeClock
+from swath.testing.network import open_network
 from swath.web.transport import Request, Response
 
 LEASE_SECONDS = 15.0
@@ -99,11 +101,13 @@ def runner_of(
         target=slots,
         lease_seconds=LEASE_SECONDS,
     )
-    bench = Bench(job, scraper or Twice(), site, site.clock, "w")
+    network = open_network(site, site.clock)
+    bench = Bench(job, scraper or Twice(), network, site.clock, "w")
     job_slots = JobSlots(slots, slots, lambda: 1_000)
     book: Any = site.book
     waits: Any = None
-    floor = Floor(book, waits, lambda: job_slots.running, lambda: None)
+    holds = Holds(book, network, site.clock)
+    floor = Floor(book, waits, holds, lambda: job_slots.running, lambda: None)
     runner = LeaseRunner(lease, bench, site.clock.boot() + LEASE_SECONDS, job_slots, floor)
     job_slots.users.add(runner)
     return runner
@@ -252,6 +256,7 @@ async def test_nothing_starts_once_the_book_says_no_and_the_rest_goes_back(site:
     runner = runner_of(site, items=3)
     runner.start_ready()
     site.book.lets_start = False
+    site.clock.advance(2 * FRESH_SECONDS)
     await settled()
     assert site.sent == []  # the first one had started; its first request was stopped
     backs = [outcome.end for outcome in await outcomes(runner)]
@@ -265,6 +270,7 @@ async def test_what_a_scraper_makes_of_a_request_that_was_held_back_does_not_cou
     runner = runner_of(site, scraper=Swallower())
     runner.start_ready()
     site.book.lets_start = False
+    site.clock.advance(2 * FRESH_SECONDS)
     await settled()
     (outcome,) = await outcomes(runner)
     assert isinstance(outcome.end, HandedBack)
@@ -299,5 +305,5 @@ async def test_the_book_knows_what_runs_and_what_waits_for_a_retry_does_not(site
     site.clock.advance(1.2)
     await settled()
     assert len(await outcomes(runner)) == 2
-    assert sorted(site.book.begun) == [1] * 4 + [2] * 4  # each attempt: at its start and before its first request
+    assert sorted(site.book.begun) == [1] * 2 + [2] * 2, "once for each attempt, whose first request follows at once"
     assert site.book.running == set()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.site_book import MemorySiteBook
 from swath.backends.memory.store import MemoryStore
 from swath.domain.errors import LeaseLost, StoreUnavailable
 from swath.domain.job import WaitingFor
@@ -117,7 +118,7 @@ async def test_after_an_outage_the_living_can_renew_before_anybody_is_rescued(cl
     await store.cancel("job")
     lease = await store.claim_ending("alive")
     assert lease is not None
-    rescuer = Rescuer(store, MemoryResults(), "w")
+    rescuer = Rescuer(store, MemoryResults(), MemorySiteBook(clock), "w")
     store.away = True
     for _ in range(60):
         clock.advance(0.5)

@@ -70,6 +70,7 @@ def _status(db: sqlite3.Connection, boot: float, row: sqlite3.Row, waiting_for: 
         circuit_opened=row["opened"],
         waiting_for=None if state.terminal else waiting_for,
         deleting=bool(row["deleting"]),
+        cost=row["cost"],
         manifest=None if row["manifest"] is None else msgspec.json.decode(row["manifest"]),
     )
 

@@ -1,11 +1,12 @@
 """Notes of one worker that outlive it: what it runs and what it waits for, in its own lock file (presence.py).
 
-Each is one small write into space that was written before, so it neither waits nor needs room on a full disk, and
-the system keeps it when the process dies.
+Each is one small write into memory that is the file, so it neither waits nor needs room on a full disk, costs less than
+a call of the system, and is kept by the system when the process dies.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 from typing import Final
@@ -32,6 +33,7 @@ class Notes:
         if os.pwrite(descriptor, empty, 0) != len(empty):
             raise OSError("a lock file was cut short")
         os.ftruncate(descriptor, len(empty))
+        self._memory = mmap.mmap(descriptor, len(empty))
 
     def begin(self, fence: int, seq: int) -> None:
         """The item runs."""
@@ -39,14 +41,14 @@ class Notes:
             return
         place = self._free.pop() if self._free else len(self._places)  # none is free: all below it are taken
         self._places[fence, seq] = place
-        self._write(_NOTE.pack(fence, seq), place)
+        self._write(place, fence, seq)
 
     def leave(self, fence: int, seq: int) -> None:
         """The item does not run any more."""
         place = self._places.pop((fence, seq), None)
         if place is not None:
             self._free.append(place)
-            self._write(bytes(_NOTE.size), place)
+            self._write(place, 0, 0)
 
     @property
     def anything_runs(self) -> bool:
@@ -55,10 +57,17 @@ class Notes:
 
     def wait_for(self, what: WaitingFor | None) -> None:
         """What it waits for from now on."""
-        os.pwrite(self._descriptor, bytes([_WAITING.index(what)]), 0)
+        self._memory[0] = _WAITING.index(what)
 
-    def _write(self, note: bytes, place: int) -> None:
-        os.pwrite(self._descriptor, note, _HEADER_BYTES + place * _NOTE.size)
+    def close(self) -> None:
+        """Lets go of the memory, which holds the file, and so its lock, too."""
+        self._memory.close()
+
+    def _write(self, place: int, fence: int, seq: int) -> None:
+        if place < _NOTES:
+            _NOTE.pack_into(self._memory, _HEADER_BYTES + place * _NOTE.size, fence, seq)
+        else:
+            os.pwrite(self._descriptor, _NOTE.pack(fence, seq), _HEADER_BYTES + place * _NOTE.size)
 
 
 def read_running(descriptor: int) -> frozenset[tuple[int, int]]:

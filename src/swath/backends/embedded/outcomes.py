@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swath.backends.embedded.jobs import pace_of
+from swath.backends.embedded.jobs import pace_of, row_of
 from swath.backends.embedded.leases import Times
 from swath.backends.embedded.specs import decode_job
 from swath.domain import circuit, pace
@@ -21,7 +21,7 @@ from swath.domain.job import Stopping
 from swath.domain.policy import OnOpen
 from swath.domain.transitions import ItemState, JobState, check_job
 
-__all__ = ["count", "write_outcome"]
+__all__ = ["count", "open_circuit", "write_outcome"]
 
 
 def write_outcome(db: sqlite3.Connection, times: Times, job_no: int, generation: int, end: Ended) -> None:
@@ -48,7 +48,7 @@ def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[E
     db.execute(
         "UPDATE jobs SET success = success + ?, not_found = not_found + ?, failed = failed + ?, skipped = skipped + ?, "
         "cancelled = cancelled + ?, window = ?, in_a_row = ?, finished = ?, opened = ?, state = ?, stopping = ?, "
-        "pace = ?, steady = ?, mark_at = ? WHERE job_no = ?",
+        "pace = ?, steady = ?, mark_at = ?, cost = cost + ? WHERE job_no = ?",
         (
             by_state[ItemState.SUCCESS],
             sum(end.finding is Finding.NOT_FOUND for end in counted),
@@ -57,6 +57,7 @@ def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[E
             by_state[ItemState.CANCELLED],
             *_circuit(job, counted),
             *_pace(job, times.boot, len(counted)),
+            sum(end.cost for end in counted),
             job_no,
         ),
     )
@@ -74,12 +75,29 @@ def _circuit(job: sqlite3.Row, counted: Sequence[Ended]) -> tuple[str, int, int,
     after = circuit.record(before, breaker, counted)
     state, stopping = job["state"], job["stopping"]
     if before.opened is None and after.opened is not None and stopping is None:
-        if breaker.on_open is OnOpen.FAIL:
-            stopping = Stopping.CIRCUIT_OPEN.value
-        elif state != JobState.PAUSED:
-            check_job(JobState(state), JobState.PAUSED)
-            state = JobState.PAUSED.value
+        state, stopping = _stopped(JobState(state), breaker.on_open)
     return after.window, after.in_a_row, after.finished, after.opened, state, stopping
+
+
+def _stopped(state: JobState, on_open: OnOpen) -> tuple[str, str | None]:
+    """The state and the stopping of a job whose circuit has just opened."""
+    if on_open is OnOpen.FAIL:
+        return state.value, Stopping.CIRCUIT_OPEN.value
+    if state is not JobState.PAUSED:
+        check_job(state, JobState.PAUSED)
+    return JobState.PAUSED.value, None
+
+
+def open_circuit(db: sqlite3.Connection, job_id: str, why: str) -> None:
+    """See LeaseBook.open_circuit."""
+    job = row_of(db, job_id)
+    if job["state"] not in {JobState.PENDING, JobState.RUNNING} or job["stopping"] or job["deleting"] or job["opened"]:
+        return
+    on_open = decode_job(job["spec"]).policy.circuit_breaker.on_open
+    db.execute(
+        "UPDATE jobs SET opened = ?, state = ?, stopping = ? WHERE job_no = ?",
+        (why, *_stopped(JobState(job["state"]), on_open), job["job_no"]),
+    )
 
 
 def _pace(job: sqlite3.Row, boot: float, items: int) -> tuple[float, float, float]:

@@ -121,6 +121,7 @@ class Presence:
         for worker_id, (descriptor, notes) in self._held.items():
             if not notes.anything_runs:
                 self._path(worker_id).unlink(missing_ok=True)
+            notes.close()
             os.close(descriptor)
         self._held.clear()
 

@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+import msgspec
+
 from swath.backends.embedded import outcomes, shares
 from swath.backends.embedded.leases import Times, give_back, held_items
 from swath.backends.embedded.progress import Progress
@@ -45,7 +47,8 @@ def rescue(
     dead = {worker: is_dead(worker) for worker in {lease.worker for lease in leases}}
     lost = [lease for lease in leases if lease.expires <= times.boot or dead[lease.worker]]
     ran = {worker: running(worker) for worker in {lease.worker for lease in lost}}
-    return [_take_away(db, times, worker_id, lease, ran[lease.worker]) for lease in lost]
+    taken = [(lease, _take_away(db, times, worker_id, lease, ran[lease.worker])) for lease in lost]
+    return [msgspec.structs.replace(rescued, dead=dead[lease.worker]) for lease, rescued in taken]
 
 
 def _take_away(

@@ -13,7 +13,7 @@ from swath.domain.transitions import ItemState
 
 __all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES", "Rank"]
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 # Small numbers, because there is one in every row. 0 is "not ended"; the lease says whether queued or in progress.
 STATE_CODES: Final[dict[ItemState, int]] = {
@@ -54,6 +54,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     failed      INTEGER NOT NULL DEFAULT 0,
     skipped     INTEGER NOT NULL DEFAULT 0,
     cancelled   INTEGER NOT NULL DEFAULT 0,
+    cost        REAL NOT NULL DEFAULT 0,     -- of its ended items, over all generations
     next_seq    INTEGER NOT NULL DEFAULT 0,  -- items beyond it were never leased
     fresh       INTEGER NOT NULL DEFAULT 0,  -- and there are so many of them
     served      INTEGER NOT NULL DEFAULT 0,  -- leases granted in all when it last got one or became ready to run

@@ -23,6 +23,7 @@ from swath.backends.embedded import (
     jobs,
     leases,
     loading,
+    outcomes,
     rescue,
 )
 from swath.backends.embedded.database import Database
@@ -145,6 +146,9 @@ class EmbeddedStore:
         self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
     ) -> Grant:
         return await self._db.write(finishing.finish, self._times(), lease, ended, handed_back, report)
+
+    async def open_circuit(self, job_id: str, why: str) -> None:
+        await self._db.write(outcomes.open_circuit, job_id, why)
 
     async def renew(self, worker_id: str, fences: Collection[int]) -> Mapping[int, Directive]:
         return await self._db.write(leases.renew, self._times(), worker_id, fences)

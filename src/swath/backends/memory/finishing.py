@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from swath.backends.memory.claims import MemoryClaims
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredLease
 from swath.domain import circuit, pace
@@ -58,11 +60,22 @@ class MemoryFinishing(MemoryClaims):  # with MemoryLeases three deep: one port i
         """Tells pace and circuit; if that opens, the job stops or is paused."""
         if ends:
             job.pace = pace.record(job.pace, self._shelves.clock.boot(), len(ends), job.limit)
-        before, breaker = job.circuit, job.order.policy.circuit_breaker
-        job.circuit = circuit.record(before, breaker, ends)
-        if before.opened is not None or job.circuit.opened is None or job.stopping is not None:
-            return
-        if breaker.on_open is OnOpen.FAIL:
+        job.cost += sum(end.cost for end in ends)
+        before = job.circuit
+        job.circuit = circuit.record(before, job.order.policy.circuit_breaker, ends)
+        if before.opened is None and job.circuit.opened is not None and job.stopping is None:
+            self._stop(job)
+
+    async def open_circuit(self, job_id: str, why: str) -> None:
+        with self._shelves.open():
+            job = self._shelves.job(job_id)
+            if job.may_start and job.circuit.opened is None:
+                job.circuit = msgspec.structs.replace(job.circuit, opened=why)
+                self._stop(job)
+
+    def _stop(self, job: StoredJob) -> None:
+        """What the policy says of a job whose circuit has opened."""
+        if job.order.policy.circuit_breaker.on_open is OnOpen.FAIL:
             job.stopping = Stopping.CIRCUIT_OPEN
         elif job.state is not JobState.PAUSED:
             check_job(job.state, JobState.PAUSED)

@@ -111,6 +111,7 @@ class MemoryLeases(MemoryFinishing):
             winners=tuple(job.items[seq].item.item_id for seq in lease.seqs if _won(job.items[seq], lease.fence)),
             returned=self._return_items(lease, blamed=True),
             silent_seconds=self._shelves.clock.boot() - lease.heard_at,
+            dead=lease.worker_id in self._shelves.dead,
         )
         lease.rescued, lease.worker_id = True, worker_id
         self._shelves.extend(lease)

@@ -130,6 +130,7 @@ class StoredJob:
     batches: list[tuple[Batch, Loaded]] = field(default_factory=list)
     ended: dict[ItemState, int] = field(default_factory=lambda: dict.fromkeys(ItemState, 0))
     not_found: int = 0
+    cost: float = 0.0  # of its ended items, over all generations
     failures: dict[str, int] = field(default_factory=dict)
     started_at: float | None = None
     ended_at: float | None = None

@@ -100,6 +100,7 @@ class Shelves:
             circuit_opened=job.circuit.opened,
             waiting_for=None if job.state.terminal else self._waiting_for(),
             deleting=job.deleting,
+            cost=job.cost,
             manifest=None if job.manifest is None else dict(job.manifest),
         )
 

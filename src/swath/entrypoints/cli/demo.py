@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import click
+import msgspec
 
 from swath.bootstrap import Services, make_registry, open_services
 from swath.domain.job import JobStatus
@@ -45,7 +46,10 @@ async def _demo(settings: Settings, parcels: int, concurrency: int) -> ExitCode:
     items = await asyncio.to_thread(_write_parcels, settings.data / "demo" / f"{job_id}.csv", parcels)
     troubles = Switches(latency_ms=20, latency_jitter_ms=20, failure_rate=0.005, rate_429=0.0025, seed=1)
     order = Order(scraper="demo-county", items=str(items), job_id=job_id, concurrency=concurrency)
-    async with DemoCounty(troubles) as county, open_services(settings) as services:
+    async with (
+        DemoCounty(troubles) as county,
+        open_services(msgspec.structs.replace(settings, demo_url=county.base_url)) as services,
+    ):
         os.environ["SWATH_DEMO_URL"] = county.base_url  # noqa: TID251 tells the scraper, as a person would
         click.echo(f"The demo county is at {county.base_url}; {parcels:,} parcels to look up: {items}", err=True)
         async with watching(quiet=False) as display:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import re
 import secrets
@@ -11,7 +12,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from swath.bootstrap import Services
+from swath.bootstrap import Services, make_network, new_worker_id
 from swath.domain.errors import BadInput
 from swath.domain.job import JOB_ID_LIMIT, Job, JobStatus
 from swath.domain.policy import ExecutionPolicy
@@ -25,6 +26,7 @@ from swath.pipeline.accept.file_source import FileSource, Format
 from swath.pipeline.accept.load import load
 from swath.pipeline.accept.policy_file import read_policy
 from swath.pipeline.accept.report import LoadOptions, LoadReport, OnBadRows, OnDuplicates, RowsRefused
+from swath.pipeline.accept.robots_vet import refuse_if_robots_deny_all
 from swath.pipeline.accept.rows import RowSource
 from swath.pipeline.accept.sampling import FirstRows, SampledRows
 
@@ -37,6 +39,7 @@ class Intake(msgspec.Struct, frozen=True):
     """An Order made ready: the job, its rows, and how they are checked. `on_disk`: they cannot fail to come."""
 
     job: Job
+    scraper: HttpScraper
     rows: RowSource
     checker: RowChecker
     options: LoadOptions
@@ -58,7 +61,7 @@ class Intake(msgspec.Struct, frozen=True):
             on_bad_rows=OnBadRows(order.bad_rows), on_duplicates=OnDuplicates(order.duplicates.replace("-", "_"))
         )
         job = _job_of(order, scraper, source, now)
-        return cls(job, rows, checker, options, on_disk=Path(order.items).is_file())
+        return cls(job, scraper, rows, checker, options, on_disk=Path(order.items).is_file())
 
     async def load(self, services: Services, display: Display) -> LoadReport:
         """Reads, checks and stores all rows; says so when nothing comes for a while. Raises RowsRefused."""
@@ -70,9 +73,13 @@ class Intake(msgspec.Struct, frozen=True):
             begun.set()
             display.loading(rows)
 
+        async def vet(job: Job) -> None:
+            reach = functools.partial(make_network, services, new_worker_id())
+            await refuse_if_robots_deny_all(services.store, job, self.scraper, reach)
+
         told = asyncio.create_task(_tell_silence(self.rows.name, begun, display))
         try:
-            return await load(services.store, self.job, self.rows, self.checker, self.options, on_rows)
+            return await load(services.store, self.job, self.rows, self.checker, self.options, on_rows, vet)
         finally:
             told.cancel()
 
@@ -112,29 +119,19 @@ def _job_of(order: Order, scraper: HttpScraper, source: str | None, now: float) 
     policy = read_policy(order.policy) if order.policy else ExecutionPolicy()
     if order.concurrency is not None:
         policy = with_concurrency(policy, order.concurrency)
-    for field in _not_acted_upon(policy):
-        click.echo(f"note: {field} is kept with the job, but nothing acts upon it yet", err=True)
     job_id = _derived_job_id(order, scraper, source) if order.job_id is None else order.job_id
     _check_job_id(job_id)
     return Job(
         job_id=job_id,
         scraper_id=scraper.id,
         scraper_source=source,
+        sites=(*scraper.sites, *([scraper.base_url] if scraper.base_url else [])),
         name=order.name,
         labels=order.labels,
         priority=order.priority,
         policy=policy,
         created_at=now,
     )
-
-
-def _not_acted_upon(policy: ExecutionPolicy) -> list[str]:
-    """What somebody set and would wrongly rely on."""
-    given = policy.as_json()
-    fields = ["proxy"] if "proxy" in given else []
-    if "requests_per_second" in given.get("throttling", {}):
-        fields.append("requests_per_second")
-    return fields
 
 
 def with_concurrency(policy: ExecutionPolicy, concurrency: int) -> ExecutionPolicy:

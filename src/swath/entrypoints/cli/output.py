@@ -110,6 +110,14 @@ def troubles(status: JobStatus) -> list[str]:
         found.append("stopping")
     if status.waiting_for is not None:
         found.append(f"waiting for the {status.waiting_for}")
+    found += [
+        f"site {site.name} is left alone, {site.why}: {span(site.waits_seconds)}" for site in status.sites if site.why
+    ]
+    found += [
+        f"site {site.name} asked us to slow down: {site.requests_per_second:.3g}/s"
+        for site in status.sites
+        if site.slowed_down
+    ]
     if status.deleting:
         found.append("being deleted")
     return found

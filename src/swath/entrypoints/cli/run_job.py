@@ -93,7 +93,7 @@ def needs_a_person(status: JobStatus) -> bool:
 async def _look(services: Services, before: JobStatus, display: Display) -> JobStatus:
     """The job as it stands now; says once when it begins to wait for something."""
     try:
-        status = await services.store.status(before.job.job_id)
+        status = await services.status(before.job.job_id)
     except StoreUnavailable as error:
         status = msgspec.structs.replace(before, waiting_for=error.waiting_for)
     display.show(status)

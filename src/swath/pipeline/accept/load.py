@@ -6,7 +6,7 @@ the same content goes on where it ended, and other content is a Conflict.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from swath.domain.errors import BadInput, Conflict
 from swath.domain.job import Job, JobStatus
@@ -29,6 +29,10 @@ def _silent(rows: int) -> None:
     """Reports progress to nobody."""
 
 
+async def _no_objection(job: Job) -> None:
+    """Every job will do."""
+
+
 async def load(
     store: JobStore,
     job: Job,
@@ -36,8 +40,11 @@ async def load(
     checker: RowChecker,
     options: LoadOptions = _STRICT,
     progress: Callable[[int], None] = _silent,
+    vet: Callable[[Job], Awaitable[None]] = _no_objection,
 ) -> LoadReport:
     """Submits the job, loads and seals it. `progress` hears how many rows have been read so far.
+
+    `vet` sees the job when its items are stored, and may raise BadInput to refuse it as a whole.
 
     A job that was sealed before is compared with the source batch by batch and returned as it stands. Raises BadInput
     (RowsRefused, with a report, for troubles of single rows), after which a job that was loading is gone; Conflict if
@@ -55,6 +62,8 @@ async def load(
                 reach("after_load_batch")
                 progress(tally.rows)
         tally.refuse(options)
+        if status is not None and status.state is JobState.LOADING:
+            await vet(job)
     except BadInput:
         if status is not None and status.state is JobState.LOADING:
             await store.abandon(job.job_id)

@@ -13,6 +13,7 @@ from swath.domain.lease import RescuedLease
 from swath.observe.crash_points import reach
 from swath.ports.lease_book import LeaseBook
 from swath.ports.result_storage import ResultStorage
+from swath.ports.site_book import SiteBook
 
 __all__ = ["Rescuer"]
 
@@ -24,8 +25,9 @@ _log = logging.getLogger("swath.rescue")
 class Rescuer:
     """One pass is one `run_once`; the worker's loop calls it every half second or so."""
 
-    def __init__(self, book: LeaseBook, storage: ResultStorage, worker_id: str) -> None:
+    def __init__(self, book: LeaseBook, storage: ResultStorage, sites: SiteBook, worker_id: str) -> None:
         self._book = book
+        self._sites = sites
         self._storage = storage
         self._worker_id = worker_id
         self._was_away = False  # the store
@@ -47,6 +49,9 @@ class Rescuer:
             raise
         if rescued:
             reach("after_rescue")
+        dead = {lease.worker_id for lease in rescued if lease.dead}
+        if dead:
+            await self._sites.forget(dead)
         for lease in rescued:
             await self._storage.settle(lease.job_id, lease.fence, lease.winners)
             await self._book.release(self._worker_id, lease.fence)

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from swath.domain.attempt import Attempt, Finding
-from swath.domain.errors import Failed, LeaseLost, NotFound
+from swath.domain.errors import Failed, LeaseLost, NotFound, SiteHeld
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.job import Job
 from swath.domain.lease import LeasedItem
+from swath.domain.page import Page
 from swath.domain.result import Result
 from swath.kit.author_errors import one_line
 from swath.kit.scraper import HttpScraper
+from swath.pipeline.execute.patience import Patience
 from swath.pipeline.extract.extract import extract_record
 from swath.ports.clock import Clock
+from swath.proxies.ladder import blocked_on
+from swath.web.passage import Network, Passage
 from swath.web.session import WebSession
-from swath.web.transport import Transport
 
-__all__ = ["Bench", "Tried", "attempt"]
+__all__ = ["Bench", "Tried", "Turn", "attempt"]
+
+REFUSED: Final = "refused"  # the name of the answer that made an item fail
 
 
 class Bench(msgspec.Struct, frozen=True):
@@ -32,42 +37,58 @@ class Bench(msgspec.Struct, frozen=True):
 
     job: Job
     scraper: HttpScraper
-    transport: Transport
+    network: Network
     clock: Clock
     worker_id: str
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt came to: a finding, or a failure."""
+    """What one attempt came to: a finding, or a failure. `held`: neither, its site is left alone for a while."""
 
     attempt: Attempt
     finding: Finding | None = None
     failure: Failure | None = None
+    held: SiteHeld | None = None
     result: Result = Result()
 
 
-async def attempt(bench: Bench, item: LeasedItem, before_request: Callable[[], None]) -> Tried:
+class Turn(msgspec.Struct, frozen=True):
+    """One try at an item: what was tried before, what is asked before each request, and whose time it is."""
+
+    item: LeasedItem
+    attempts: tuple[Attempt, ...]
+    before_request: Callable[[], None]
+    patience: Patience
+
+
+async def attempt(bench: Bench, turn: Turn) -> Tried:
     """Tries the item once, within `item_seconds`. Raises only LeaseLost, and CancelledError when the worker stops."""
     started_at = bench.clock.now()
     timeouts = bench.job.policy.timeouts
-    web = WebSession(bench.transport, timeouts, bench.clock, bench.scraper.base_url, before_request)
-    finding, failure, data = None, None, None
+    blocked = blocked_on(turn.attempts)
+    gate = Passage(bench.network, bench.job, turn.before_request, turn.patience.waiting, blocked)
+    web = WebSession(bench.network.transport, timeouts, bench.clock, bench.scraper.base_url, gate)
+    finding, failure, data, held = None, None, None, None
     try:
-        async with asyncio.timeout(timeouts.item_seconds):
-            finding, data = await _fetch_and_extract(bench, item, web)
+        async with turn.patience.limit(timeouts.item_seconds):
+            finding, data = await _fetch_and_extract(bench, turn.item, web)
     except NotFound:
         finding = Finding.NOT_FOUND
     except Failed as failed:
         failure = _checked(failed.failure)
     except TimeoutError:
         failure = Failure.of(FailureKind.TIMEOUT, f"the item took longer than {timeouts.item_seconds:g} s")
+    except SiteHeld as site_held:
+        held = site_held
     except LeaseLost:
         raise
     except BaseException as error:  # whatever a scraper does, SystemExit too, it costs its item and never the worker
         if isinstance(error, asyncio.CancelledError) and _was_cancelled():
             raise
         failure = Failure.of(FailureKind.INTERNAL, one_line(error))
-    return Tried(
+    finally:
+        gate.end(finding, failure)
+    tried = Tried(
         attempt=Attempt(
             started_at=started_at,
             ended_at=bench.clock.now(),
@@ -75,11 +96,16 @@ async def attempt(bench: Bench, item: LeasedItem, before_request: Callable[[], N
             failure=failure,
             bytes=web.bytes,
             requests=web.requests,
+            proxy_tier=gate.tier.value,
+            cost=gate.cost,
         ),
         finding=finding,
         failure=failure,
-        result=Result(pages=tuple(web.kept.values()), downloads=tuple(web.downloads), data=data),
+        held=held,
+        result=Result(pages=_pages(web, failure), downloads=tuple(web.downloads), data=data),
     )
+    web.pages.clear()  # pages know their session and the session its pages: parsed trees would wait for the collector
+    return tried
 
 
 async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: WebSession) -> tuple[Finding, Any]:
@@ -88,6 +114,14 @@ async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: WebSession) ->
     if not scraper.has_extract:
         return Finding.FOUND, None
     return Finding.FOUND, extract_record(scraper, pages)
+
+
+def _pages(web: WebSession, failure: Failure | None) -> tuple[Page, ...]:
+    """What is to be stored; of an item that failed also the answer that was no page, for people to look at."""
+    kept = web.kept
+    if failure is not None and web.refused is not None:
+        kept[REFUSED] = msgspec.structs.replace(web.refused, name=REFUSED)
+    return tuple(kept.values())
 
 
 def _checked(failure: object) -> Failure:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from swath.domain.lease import Lease
 from swath.pipeline.dispatch.waits import Waits
+from swath.pipeline.execute.holds import Holds
 from swath.ports.lease_book import LeaseBook
 
 __all__ = ["Floor"]
@@ -24,10 +25,11 @@ class Floor:
     """
 
     def __init__(
-        self, book: LeaseBook, waits: Waits, running: Callable[[], int], on_change: Callable[[], None]
+        self, book: LeaseBook, waits: Waits, holds: Holds, running: Callable[[], int], on_change: Callable[[], None]
     ) -> None:
         self.book = book
         self.waits = waits
+        self.holds = holds
         self._running = running
         self._on_change = on_change
         self._suspects: list[int] = []

@@ -10,7 +10,8 @@ from swath.pipeline.finish.ending import Finisher
 from swath.ports.clock import Clock
 from swath.ports.lease_book import LeaseBook
 from swath.ports.result_storage import ResultStorage
-from swath.web.transport import Transport
+from swath.ports.site_book import SiteBook
+from swath.web.passage import Network
 
 __all__ = ["Parts", "WorkerOptions"]
 
@@ -20,9 +21,10 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
     book: LeaseBook
     storage: ResultStorage
+    sites: SiteBook
     clock: Clock
     registry: Registry
-    transport: Transport
+    network: Network
     finisher: Finisher
     remover: Remover
 

@@ -13,12 +13,12 @@ from collections import deque
 from typing import NoReturn
 
 from swath.domain.attempt import Attempt, Ended, HandedBack, Tries
-from swath.domain.errors import LeaseLost
+from swath.domain.errors import LeaseLost, SiteHeld
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.lease import Directive, Lease
 from swath.domain.retry import RetryIn, decide
 from swath.domain.transitions import ItemState
-from swath.pipeline.execute.attempt import Bench, Tried, attempt
+from swath.pipeline.execute.attempt import Bench, Tried, Turn, attempt
 from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.outbox import Outbox, Outcome
 from swath.pipeline.execute.slots import JobSlots
@@ -28,6 +28,7 @@ __all__ = ["LeaseRunner"]
 
 OVERTIME_SECONDS = 5.0  # between telling a scraper that its time is over and giving it up
 INTERRUPT_SECONDS = 1.0
+FRESH_SECONDS = 0.02  # for so long the book's word that an item may start holds for its first request
 RETRY_IN_PLACE_SECONDS = 10.0  # a longer wait goes back to the store, where another worker may take it up
 
 
@@ -100,27 +101,32 @@ class LeaseRunner:
         )
 
     def _start(self, work: Work) -> None:
-        running = Running(work, self._bench.clock.now())
+        running = Running(work, self._bench.clock.now(), self._bench.clock.boot())
         self._running[running.seq] = running
         if not self._announced:
             self.slots.take(running.seq)
         self._announced = self._committed = False
         before_request = functools.partial(self._before_request, running)
-        running.task = asyncio.create_task(attempt(self._bench, work.item, before_request))
+        turn = Turn(work.item, work.attempts, before_request, running.patience)
+        running.task = asyncio.create_task(attempt(self._bench, turn))
         # Not in the task itself: one that is cancelled before its first step never runs, nor does its `finally`.
         running.task.add_done_callback(functools.partial(self._attempted, running))
         limit = self._bench.job.policy.timeouts.item_seconds + OVERTIME_SECONDS
-        running.timer = asyncio.get_running_loop().call_later(limit, self._give_up, running)
+        running.timer = asyncio.get_running_loop().call_later(limit, self._give_up, running, 0.0)
 
     def _before_request(self, running: Running) -> None:
         """No request leaves this worker when its lease may be somebody else's, nor a first one when the job has stopped
         since the item started."""
         if running.over or self.lost or self._bench.clock.boot() >= self.deadline:
             self._hold_back(running, f"lease {self.lease.fence} is over, or the attempt was given up")
-        if not running.sent and not self.floor.book.begin(self.lease, running.seq):
+        if not running.sent and self._has_waited(running) and not self.floor.book.begin(self.lease, running.seq):
             self._hold_back(running, f"job {self.lease.job.job_id!r} has stopped")
         running.sent = True
         self.slots.begin(running.seq)
+
+    def _has_waited(self, running: Running) -> bool:
+        """Whether so long ago that the book was asked about the item's start that its answer may be another one."""
+        return self._bench.clock.boot() - running.asked_at > FRESH_SECONDS
 
     def _hold_back(self, running: Running, why: str) -> NoReturn:
         running.held_back = True
@@ -141,8 +147,16 @@ class LeaseRunner:
             what = "cancelled itself" if error is None else f"raised {type(error).__name__}"
             self._fail(running, FailureKind.INTERNAL, f"the scraper {what}")
 
-    def _give_up(self, running: Running) -> None:
-        """A scraper that goes on after its time is over, whatever it is told, costs its item and not the worker."""
+    def _give_up(self, running: Running, known_seconds: float) -> None:
+        """A scraper that goes on after its time is over, whatever it is told, costs its item and not the worker.
+
+        What it waited for its turn is not its time; so many seconds of that are allowed for already.
+        """
+        waited = running.patience.waited_seconds
+        if waited > known_seconds:
+            loop = asyncio.get_running_loop()
+            running.timer = loop.call_later(waited - known_seconds, self._give_up, running, waited)
+            return
         self._fail(running, FailureKind.TIMEOUT, "the scraper went on after its time was over and was given up")
 
     def _fail(self, running: Running, kind: FailureKind, message: str) -> None:
@@ -163,7 +177,9 @@ class LeaseRunner:
 
     def _go_on(self, work: Work, tried: Tried | None) -> None:
         """Without a result the item was not tried: the book will say whether the lease is lost or only late."""
-        if tried is not None:
+        if tried is not None and tried.held is not None:
+            self._hold(work, tried.held)
+        elif tried is not None:
             self._take(work, tried)
         elif self._stopping:
             self._hand_back(work, 0.0)
@@ -172,6 +188,7 @@ class LeaseRunner:
 
     def _take(self, work: Work, tried: Tried) -> None:
         """Decides what an attempt means: the end of the item, or another try."""
+        self.floor.holds.went_on(self.lease.job.job_id)
         work.attempts = (*work.attempts, tried.attempt)
         if tried.failure is None:
             work.tries = Tries(work.tries.own + 1, work.tries.infrastructure, work.tries.crashes)
@@ -181,11 +198,18 @@ class LeaseRunner:
         decision = decide(self._bench.job.policy.retries, tried.failure, work.tries, luck)
         work.tries = decision.tries
         if not isinstance(decision, RetryIn):
-            self._end(work, ItemState.FAILED, tried)
+            denied = tried.failure.kind is FailureKind.ROBOTS_DENIED
+            self._end(work, ItemState.SKIPPED if denied else ItemState.FAILED, tried)
         elif self._stopping or self.lease.alone or decision.delay_seconds > RETRY_IN_PLACE_SECONDS:
             self._hand_back(work, decision.delay_seconds)
         else:
             self._wait(work, decision.delay_seconds)
+
+    def _hold(self, work: Work, held: SiteHeld) -> None:
+        """The item waits until its site may be visited again; so do all others, if the job knows no other site."""
+        self._hand_back(work, held.wait_seconds)
+        if self.floor.holds.hold(self.lease.job, held):
+            self.stop(held.wait_seconds)
 
     def _end(self, work: Work, state: ItemState, tried: Tried) -> None:
         ended = Ended(
@@ -220,17 +244,17 @@ class LeaseRunner:
                 self.outbox.hurry()
             self.floor.stir()
 
-    def stop(self) -> None:
-        """Starts nothing more and hands back what has not begun; what runs may finish."""
+    def stop(self, delay_seconds: float = 0.0) -> None:
+        """Starts nothing more; what runs may finish, what has not begun goes back, not to start before the delay."""
         if self._stopping:
             return
         self._stopping = True
         while self._ready:
-            self._hand_back(self._unready(), 0.0)
+            self._hand_back(self._unready(), delay_seconds)
         now = self._bench.clock.boot()
         for work, due, task in self._waiting.values():
             task.cancel()
-            self._hand_back(work, max(0.0, due - now))
+            self._hand_back(work, max(delay_seconds, due - now))
         self._waiting.clear()
         self.floor.stir()
 

@@ -7,6 +7,7 @@ import asyncio
 from swath.domain.attempt import Attempt, Tries
 from swath.domain.lease import LeasedItem
 from swath.pipeline.execute.attempt import Tried
+from swath.pipeline.execute.patience import Patience
 
 __all__ = ["Running", "Work"]
 
@@ -25,11 +26,24 @@ class Work:
 class Running:
     """An attempt under way. What a scraper does after `end` was called has no effect and reaches no site."""
 
-    __slots__ = ("held_back", "interrupted", "over", "sent", "started_at", "task", "timer", "work")
+    __slots__ = (
+        "asked_at",
+        "held_back",
+        "interrupted",
+        "over",
+        "patience",
+        "sent",
+        "started_at",
+        "task",
+        "timer",
+        "work",
+    )
 
-    def __init__(self, work: Work, started_at: float) -> None:
+    def __init__(self, work: Work, started_at: float, asked_at: float) -> None:
         self.work = work
         self.started_at = started_at
+        self.asked_at = asked_at  # when the book let it start, on the boot clock
+        self.patience = Patience()
         self.over = False
         self.interrupted = False  # by us, because the worker stops
         self.held_back = False  # a request of it was refused, because the lease may be over or the job has stopped

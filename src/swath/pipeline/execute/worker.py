@@ -21,6 +21,7 @@ from swath.pipeline.execute.attempt import Bench
 from swath.pipeline.execute.committer import Committer
 from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.heartbeat import Heartbeat
+from swath.pipeline.execute.holds import Holds
 from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
@@ -53,8 +54,9 @@ class Worker:
         self._cannot_run: set[str] = set()
         self._ticked_at = parts.clock.boot()
         self._waits = Waits(parts.book, parts.clock, options.worker_id)
-        self._floor = Floor(parts.book, self._waits, self._running, self._changed.set)
-        self._rescuer = Rescuer(parts.book, parts.storage, options.worker_id)
+        self._holds = Holds(parts.book, parts.network, parts.clock)
+        self._floor = Floor(parts.book, self._waits, self._holds, self._running, self._changed.set)
+        self._rescuer = Rescuer(parts.book, parts.storage, parts.sites, options.worker_id)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until told to stop."""
@@ -69,12 +71,13 @@ class Worker:
             lambda answers, asked_at: self._heard(loop, answers, asked_at),
         )
         heartbeat.start(options.heartbeat_seconds)
-        often, seldom = options.housekeeping_seconds, options.removal_seconds
+        often, seldom, ways = options.housekeeping_seconds, options.removal_seconds, parts.network.ways
         services = [
             asyncio.create_task(self._claim_until(stop)),
             asyncio.create_task(self._keep_doing("rescue", self._rescuer.run_once, stop, asyncio.Event(), often)),
             asyncio.create_task(self._keep_doing("ending", parts.finisher.run_once, stop, self._lease_ended, often)),
             asyncio.create_task(self._keep_doing("deletion", parts.remover.run_once, stop, asyncio.Event(), seldom)),
+            asyncio.create_task(self._keep_doing("proxies", ways.run_once, stop, asyncio.Event(), seldom)),
         ]
         try:
             await asyncio.wait(services, return_when=asyncio.FIRST_COMPLETED)
@@ -130,7 +133,8 @@ class Worker:
         enough = {runner.lease.job.job_id for runner in self._runners.values() if runner.ready}
         lease = None
         with contextlib.suppress(StoreUnavailable), self._waits.noticing("claim", WaitingFor.STORE):
-            lease = await self._parts.book.claim(options.worker_id, options.job_id, self._cannot_run | enough)
+            without = self._cannot_run | enough | self._holds.jobs
+            lease = await self._parts.book.claim(options.worker_id, options.job_id, without)
         if lease is not None:
             reach("after_claim")
         return lease
@@ -152,7 +156,7 @@ class Worker:
             self._cannot_run.add(lease.job.job_id)
             work = self._parts.book.release(lease.worker_id, lease.fence)
         else:
-            bench = Bench(lease.job, scraper, self._parts.transport, self._parts.clock, self._options.worker_id)
+            bench = Bench(lease.job, scraper, self._parts.network, self._parts.clock, self._options.worker_id)
             new = JobSlots(lease.slots, lease.target, self._room, lease.revision)
             slots = self._slots.setdefault(lease.job.job_id, new)
             slots.hope_for(lease.target, lease.revision)

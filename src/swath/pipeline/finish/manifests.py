@@ -89,7 +89,7 @@ def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts) 
         duration_seconds=0.0 if first is None or last is None else last - first,
         bytes=tally.bytes,
         requests=tally.requests,
-        cost=0.0,  # no paid way out exists yet, so nothing can have cost anything
+        cost=round(status.cost, 6),
         created_at=status.job.created_at,
         execution_policy=status.job.policy.as_json(),
         circuit_opened=status.circuit_opened,

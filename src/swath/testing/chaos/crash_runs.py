@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from swath.domain.manifest import PART_ITEMS
 from swath.observe.crash_points import POINTS
+from swath.pipeline.accept.batches import BATCH_ROWS
 from swath.testing.chaos.check import check
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import JOB_ID, ChaosJob, make_job
@@ -24,15 +26,16 @@ from swath.testing.crash import KILLED
 
 __all__ = ["Case", "cases", "run_cases"]
 
-PROCESS_SECONDS: Final = 90.0
+PROCESS_SECONDS: Final = 240.0
 FAST_SECONDS: Final = 0.003
 AT_ONCE: Final = 4  # most of a case is waiting for processes to start and leases to run out
 
 # Reached once in the life of a process, or of a job; the others are reached again and again by one process.
 ONCE_PER_PROCESS: Final = {"after_submit", "before_seal", "before_manifest", "after_job_metadata"}
 ONCE_PER_JOB: Final = {"after_end"}
-# Batches of 2,000 rows and parts of 1,000 items: a small job has only one.
-PER_ROWS: Final = {"after_load_batch": 2_000, "after_manifest_part": 1_000}
+# A small job has only one batch and one part; the product says how large they are.
+PER_ROWS: Final = {"after_load_batch": BATCH_ROWS, "after_manifest_part": PART_ITEMS}
+MOST_ITEMS: Final = 20_000  # of a case: more would only take longer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +64,8 @@ def cases(hits: int, *, freeze: bool) -> list[Case]:
                 found.append(Case(point=point, deaths=hit))
             else:
                 items = 60 if hit == 1 else max(60 * hit, PER_ROWS.get(point, 0) * hit)
-                found.append(Case(point=point, hit=hit, items=items))
+                if items <= MOST_ITEMS:
+                    found.append(Case(point=point, hit=hit, items=items))
     return found + ([Case(point=point, freeze=True) for point in POINTS] if freeze else [])
 
 

@@ -13,6 +13,7 @@ from swath.testing.contracts.lease_book import LeaseBookContract
 from swath.testing.contracts.machine_base import LEASE_SECONDS, machine_settings
 from swath.testing.contracts.orders import Kill, Store
 from swath.testing.contracts.result_storage import ResultStorageContract
+from swath.testing.contracts.site_book import SiteBookContract
 from swath.testing.contracts.store_machine import StoreMachine
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "LeaseBookContract",
     "Reopen",
     "ResultStorageContract",
+    "SiteBookContract",
     "Store",
     "StoreMachine",
     "machine_settings",

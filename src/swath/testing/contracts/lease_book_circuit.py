@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from swath.domain.attempt import Attempt, Ended, Finding, HandedBack, Tries
+from swath.domain.errors import UnknownName
 from swath.domain.failure import FailureKind
 from swath.domain.job import Counts, Stopping
 from swath.domain.lease import POISON_CRASHES, Directive, Lease, Report
@@ -23,6 +25,7 @@ from swath.testing.contracts.orders import (
     failed,
     finished,
     listing,
+    order,
     policy,
     ready,
     success,
@@ -222,3 +225,46 @@ class CircuitContract:
             assert (await store.status("job")).stopping is None
             await dies(store, kill, f"worker-{n}")
         assert (await store.status("job")).stopping is Stopping.CIRCUIT_OPEN
+
+    @pytest.mark.req("D3")
+    async def test_a_circuit_opened_from_outside_stops_the_job(self, store: Store) -> None:
+        (lease,) = await broken_site(store, items=3)
+        await store.open_circuit("job", "its site is gone")
+        assert (await finished(store, lease, [success(1)])).directive is Directive.STOP
+        assert await store.claim("other") is None
+        status = await store.status("job")
+        assert (status.stopping, status.circuit_opened) == (Stopping.CIRCUIT_OPEN, "its site is gone")
+
+    @pytest.mark.req("D3")
+    async def test_a_circuit_opened_from_outside_pauses_the_job_if_that_is_its_policy(self, store: Store) -> None:
+        await broken_site(store, items=3, on_open="pause")
+        await store.open_circuit("job", "its site is gone")
+        status = await store.status("job")
+        assert (status.state, status.stopping, status.circuit_opened) == (JobState.PAUSED, None, "its site is gone")
+        assert (await store.resume("job")).circuit_opened is None
+
+    @pytest.mark.req("D3")
+    async def test_a_circuit_is_opened_from_outside_once_and_only_while_the_job_may_run(self, store: Store) -> None:
+        await broken_site(store, items=3)
+        await store.open_circuit("job", "first")
+        await store.open_circuit("job", "second")
+        assert (await store.status("job")).circuit_opened == "first"
+        await store.submit(order("loading"))
+        await store.open_circuit("loading", "too early")
+        assert (await store.status("loading")).circuit_opened is None
+        with pytest.raises(UnknownName):
+            await store.open_circuit("nobody", "why not")
+
+    @pytest.mark.req("P3")
+    async def test_what_the_attempts_of_ended_items_cost_is_summed_up_once(self, store: Store) -> None:
+        (lease,) = await broken_site(store, items=2, min_requests=1_000)
+        paid = msgspec.structs.replace(success(1), attempts=(attempt_at(0.25), attempt_at(0.5)))
+        await finished(store, lease, [paid])
+        await finished(store, lease, [paid])
+        await finished(store, lease, handed_back=[HandedBack(seq=2, attempts=(attempt_at(4.0),))])
+        assert (await store.status("job")).cost == pytest.approx(0.75)
+
+
+def attempt_at(cost: float) -> Attempt:
+    """One that cost so much."""
+    return Attempt(1.0, 2.0, "worker", cost=cost)

@@ -13,6 +13,7 @@ from swath.testing.demo_county.sessions import COOKIE
 HTML = b"text/html; charset=utf-8"
 JSON = b"application/json"
 PDF = b"application/pdf"
+TEXT = b"text/plain; charset=utf-8"
 
 _COOKIE_START = f"{COOKIE}=".encode()
 _MOST_FORM_FIELDS = 1_000

@@ -7,7 +7,7 @@ import json
 
 from swath.testing.demo_county import pages, routes
 from swath.testing.demo_county.counters import Counters
-from swath.testing.demo_county.messages import JSON, Request, Response
+from swath.testing.demo_county.messages import JSON, TEXT, Request, Response
 from swath.testing.demo_county.switches import Dice, Fault, Switches
 
 _CONTROL = "/_site/"
@@ -42,10 +42,16 @@ class Responder:
             return pages.refused(request.refused)
         if request.open_request is None:
             return self._control(request)
+        if routes.place_of(request.path) is routes.ROBOTS:
+            return self._robots()
         fault = self.dice.fault()
         if fault is None:
             return routes.respond(request)
         return None if fault == "drop" else self._spoiled(fault)
+
+    def _robots(self) -> Response:
+        switches = self.dice.switches
+        return Response(switches.robots_status, switches.robots.encode(), TEXT)
 
     def _spoiled(self, fault: Fault) -> Response:
         if fault == "rate_limited":

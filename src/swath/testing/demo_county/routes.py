@@ -28,7 +28,9 @@ class Place(NamedTuple):
     parcel_id: str = ""
 
 
+ROBOTS = Place("robots.txt")
 _PLACES = {path: Place(path.strip("/") or "home") for path in ("/", "/disclaimer", "/search", "/echo")}
+_PLACES["/robots.txt"] = ROBOTS
 _ELSEWHERE = Place("other")
 
 

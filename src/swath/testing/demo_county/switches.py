@@ -28,6 +28,9 @@ class Switches:
     drop_rate: float = 0.0
     maintenance: bool = False
     count_parcels: bool = False
+    robots: str = "User-agent: *\nAllow: /\n"
+    robots_status: int = 200
+    """`/robots.txt` obeys these two alone: what is broken behind it does not concern a plain file."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -35,7 +38,9 @@ class Switches:
             _check_number(name, getattr(self, name), highest=1)
         for name in ("latency_ms", "latency_jitter_ms"):
             _check_number(name, getattr(self, name), highest=LONGEST_LATENCY_MS)
-        for name in ("retry_after_seconds", "seed"):
+        if type(self.robots) is not str or not 200 <= self.robots_status <= 599:
+            raise ValueError("robots must be text, and robots_status one from 200 to 599")
+        for name in ("retry_after_seconds", "robots_status", "seed"):
             if type(getattr(self, name)) is not int or getattr(self, name) < 0:
                 raise ValueError(f"{name} must be a whole number, not below 0")
         for name in ("maintenance", "count_parcels"):

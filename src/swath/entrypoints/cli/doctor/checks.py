@@ -16,6 +16,7 @@ from typing import Final
 from swath.backends.embedded import examine
 from swath.entrypoints.cli.config import unknown_variables
 from swath.entrypoints.cli.doctor.finding import Check, Finding, Subject, fail, ok, warn
+from swath.entrypoints.cli.doctor.proxies import check_proxies
 from swath.entrypoints.cli.output import counted
 
 __all__ = ["CHECKS"]
@@ -145,4 +146,5 @@ CHECKS: Final[dict[str, Check]] = {
     "store": check_store,
     "clock": check_clock,
     "dead workers": check_leftovers,
+    "proxies": check_proxies,
 }

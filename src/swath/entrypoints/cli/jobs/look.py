@@ -47,7 +47,7 @@ def stands(status: JobStatus) -> str:
 async def show_status(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
     """Prints one job."""
     async with open_services(settings) as services:
-        status, location = await services.store.status(job_id), services.storage.location(job_id)
+        status, location = await services.status(job_id), services.storage.location(job_id)
     if as_json:
         print_json(status.as_json())
         return ExitCode.COMPLETE

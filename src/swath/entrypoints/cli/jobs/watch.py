@@ -28,7 +28,7 @@ async def watch_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitCo
     stop = asyncio.Event()
     stop_on_signals(stop, "no longer watching; the job is left alone", 0.0)
     async with open_services(settings) as services, watching(quiet=as_json) as display:
-        status = await services.store.status(job_id)
+        status = await services.status(job_id)
         shown = ""
         while True:
             display.show(status)
@@ -40,7 +40,7 @@ async def watch_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitCo
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
             with suppress(StoreUnavailable):  # the next look will tell
-                status = await services.store.status(job_id)
+                status = await services.status(job_id)
     if not as_json:
         _tell(status)
     return ExitCode.INTERRUPTED if stop.is_set() and not status.state.terminal else exit_code_of(status)

@@ -1,0 +1,243 @@
+"""The SQLite file of the site book: its tables, how it is opened, and how a change becomes one transaction.
+
+Apart from the store's, so that pacing never waits for a commit of items. What the transactions do is in site_rows.py
+(rates and shares) and site_circuits.py (circuits and the rest); site_book.py joins them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+import msgspec
+
+from swath.backends.embedded.opening import BUSY_SECONDS, boot_id, translated
+from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
+from swath.ports.clock import Clock
+from swath.ports.site_book import SHARE_SECONDS
+
+__all__ = ["SiteFile"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Work = Callable[Concatenate[sqlite3.Connection, float, P], T]
+
+_VERSION: Final = 1
+_ASK_SECONDS: Final = (0.0002, 0.002)
+_TIDY_SECONDS: Final = 600.0
+_TIDY_ROWS: Final = 1_000  # at once, so that nobody waits for it
+
+# All times are on the boot clock. Who asked last says until when a row is worth keeping.
+_SCHEMA: Final = """
+CREATE TABLE run (boot TEXT NOT NULL);
+CREATE TABLE sites (
+    name       TEXT PRIMARY KEY,
+    keep_until REAL NOT NULL,
+    is_site    INTEGER NOT NULL DEFAULT 0,  -- and not the bucket of a job
+    bucket     BLOB NOT NULL DEFAULT '{}',
+    circuit    BLOB,                        -- none: as it begins
+    tier       TEXT
+) WITHOUT ROWID;
+CREATE TABLE shares (
+    name TEXT NOT NULL, worker TEXT NOT NULL, slots INTEGER NOT NULL, demand INTEGER NOT NULL, asked_at REAL NOT NULL,
+    PRIMARY KEY (name, worker)
+) WITHOUT ROWID;
+CREATE TABLE robots (
+    origin TEXT PRIMARY KEY, keep_until REAL NOT NULL, fetch_until REAL NOT NULL,
+    status INTEGER NOT NULL DEFAULT 0, fetched_at REAL NOT NULL DEFAULT 0, body BLOB NOT NULL DEFAULT ''
+)
+"""
+
+
+class SiteFile:
+    """One connection and one thread that write, and one connection that only glances."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Raises UserError for a file that is no site book of ours; one that is locked or full is tried again later."""
+        self.path = path
+        self._clock = clock
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        self._glancing = threading.Lock()
+        self._glance_connection: sqlite3.Connection | None = None
+        self._tidied = float("-inf")
+        self._closed = False
+        with suppress(StoreUnavailable):
+            self._run(self._opened)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="swath-sites")
+
+    async def write(self, change: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs `change(connection, boot time, …)` as one transaction: all of it is shared afterwards, or nothing."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, lambda: self._run(lambda: self._transact("BEGIN IMMEDIATE", change, *args, **kwargs))
+        )
+
+    async def read(self, question: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Answers from one consistent reading, for which nobody waits."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, lambda: self._run(lambda: self._transact("BEGIN", question, *args, **kwargs))
+        )
+
+    def glance(self, query: str, name: str) -> bytes | None:
+        """The one value that a query finds, read at once on the caller's thread. Raises sqlite3.Error."""
+        with self._glancing:
+            if self._closed:
+                raise sqlite3.ProgrammingError("the site book is closed")
+            if self._glance_connection is None:
+                self._glance_connection = _connect(self.path, mode="rw")
+            row = self._glance_connection.execute(query, (name,)).fetchone()
+        return None if row is None else row[0]
+
+    async def close(self) -> None:
+        """Finishes what is under way and closes the file."""
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        self._thread.shutdown(wait=True)
+        with self._glancing:
+            self._closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        with self._glancing:
+            for connection in (self._glance_connection, self._connection):
+                if connection is not None:
+                    connection.close()
+            self._glance_connection = self._connection = None
+
+    def _run(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except sqlite3.Error as error:
+            raise _told(error, self.path) from error
+        except msgspec.MsgspecError as error:
+            raise StoreDamaged(f"the site book {self.path} holds a row that cannot be read: {error}") from error
+
+    def _opened(self) -> sqlite3.Connection:
+        """The connection to the file that is there now: who still had one that was removed would pace alone."""
+        if self._connection is None or _inode(self.path) != self._inode:
+            self._let_go()
+            self._connection = _patiently(lambda: _open(self.path))
+            self._inode = _inode(self.path)
+        return self._connection
+
+    def _transact(self, begin: str, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        connection = self._opened()
+        _patiently(lambda: connection.execute(begin))
+        try:
+            now = self._clock.boot()  # only here, since the turn may have been long in coming
+            answer = work(connection, now, *args, **kwargs)
+            if begin == "BEGIN IMMEDIATE" and now - self._tidied > _TIDY_SECONDS:
+                self._tidied = now
+                _tidy(connection, now)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return answer
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = _connect(path, mode="rwc")
+    try:
+        if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        _prepare(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(path: Path, *, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=0, isolation_level=None, check_same_thread=False
+    )
+    try:
+        # Without a sync at each commit: a power loss may take the last ones, and does not damage the file.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA cache_size = -1024")
+        connection.execute("PRAGMA journal_size_limit = 4194304")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+        for statement in _SCHEMA.split(";\n"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute("INSERT INTO run VALUES (?)", (boot_id(),))
+    elif version != _VERSION:
+        raise UserError(
+            f"the site book was made by another version of Swath (schema {version}, not {_VERSION}); stop all workers "
+            "and remove the files sites.sqlite*: nothing of any job is in them"
+        )
+    elif connection.execute("SELECT boot FROM run").fetchone() != (boot_id(),):
+        _begin_anew(connection)
+
+
+def _begin_anew(connection: sqlite3.Connection) -> None:
+    """After a restart of the machine the boot clock begins anew, so that only what has no time in it means anything."""
+    connection.execute("UPDATE run SET boot = ?", (boot_id(),))
+    connection.execute("DELETE FROM shares")
+    connection.execute("DELETE FROM robots")
+    connection.execute("DELETE FROM sites WHERE tier IS NULL")
+    connection.execute("UPDATE sites SET keep_until = 0, bucket = '{}', circuit = NULL")
+
+
+def _tidy(connection: sqlite3.Connection, now: float) -> None:
+    """Forgets what nobody has asked for in a long time, but for the tiers that people want remembered."""
+    connection.execute(
+        "DELETE FROM sites WHERE name IN (SELECT name FROM sites WHERE keep_until <= ? AND tier IS NULL LIMIT ?)",
+        (now, _TIDY_ROWS),
+    )
+    connection.execute(
+        "DELETE FROM robots WHERE origin IN "
+        "(SELECT origin FROM robots WHERE keep_until <= ? AND fetch_until <= ? LIMIT ?)",
+        (now, now, _TIDY_ROWS),
+    )
+    connection.execute("DELETE FROM shares WHERE asked_at <= ?", (now - SHARE_SECONDS,))
+
+
+def _patiently(attempt: Callable[[], T]) -> T:
+    """Waits for its turn among the processes that write, asking at an even pace so that none is left behind."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(*_ASK_SECONDS))  # noqa: S311 jitter needs no crypto
+
+
+def _told(error: sqlite3.Error, path: Path) -> SwathError:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return UserError(
+            f"the site book {path} is damaged ({error}); stop all workers and remove it with {path.name}-wal and "
+            f"{path.name}-shm: it is made anew, and nothing of any job is in it"
+        )
+    return translated(error, path)

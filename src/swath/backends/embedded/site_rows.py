@@ -1,0 +1,132 @@
+"""Rates and shares as rows. Each function runs inside one transaction of site_file.py, with the time on the boot clock.
+
+What is decided is in domain/bucket.py, domain/site_share.py and domain/site_circuit.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from swath.domain import bucket as buckets
+from swath.domain import site_circuit
+from swath.domain.bucket import Bucket, Slice
+from swath.domain.site_circuit import SiteCircuit
+from swath.domain.site_share import Share, grant_share
+from swath.ports.site_book import SHARE_SECONDS, Ask, SiteState, Terms
+
+__all__ = ["Row", "ask", "circuit_of", "find", "put", "slow_down", "states"]
+
+_KEEP_SECONDS: Final = 86_400.0
+_bucket_of = msgspec.json.Decoder(Bucket).decode
+_circuit_of = msgspec.json.Decoder(SiteCircuit).decode
+_encode = msgspec.json.Encoder().encode
+_CLOSED: Final = SiteCircuit()
+
+
+class Row(NamedTuple):
+    """What there is of one name."""
+
+    bucket: Bucket
+    circuit: SiteCircuit
+    is_site: bool
+
+
+def circuit_of(stored: bytes | None) -> SiteCircuit:
+    """A circuit as it is kept."""
+    return _CLOSED if stored is None else _circuit_of(stored)
+
+
+def find(db: sqlite3.Connection, name: str) -> Row:
+    """As it is kept, or as it begins."""
+    row = db.execute("SELECT bucket, circuit, is_site FROM sites WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        return Row(Bucket(), _CLOSED, is_site=False)
+    return Row(_bucket_of(row[0]), circuit_of(row[1]), bool(row[2]))
+
+
+def put(db: sqlite3.Connection, now: float, name: str, row: Row) -> None:
+    """Keeps it for a day, and at least until its bucket is free."""
+    db.execute(
+        "INSERT INTO sites (name, keep_until, is_site, bucket, circuit) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (name) "
+        "DO UPDATE SET keep_until = ?2, is_site = ?3, bucket = ?4, circuit = ?5",
+        (
+            name,
+            max(now, row.bucket.next_free) + _KEEP_SECONDS,
+            row.is_site,
+            _encode(row.bucket),
+            None if row.circuit == _CLOSED else _encode(row.circuit),
+        ),
+    )
+
+
+def ask(db: sqlite3.Connection, now: float, name: str, worker_id: str, asked: Ask) -> Terms:
+    """Reserves instants and grants a share."""
+    row = find(db, name)
+    if asked.concurrency is None:
+        bucket, taken = _reserve(row.bucket, asked, asked.requests, now)
+        put(db, now, name, row._replace(bucket=bucket))
+        return Terms(slice=taken)
+    circuit, limit = site_circuit.bound(row.circuit, asked.concurrency)
+    slots, target = _regrant(db, now, name, worker_id, asked, limit)
+    bucket, taken = _reserve(row.bucket, asked, min(asked.requests, slots), now)
+    put(db, now, name, Row(bucket, circuit, is_site=True))
+    return Terms(slice=taken, slots=slots, target=target)
+
+
+def _reserve(bucket: Bucket, asked: Ask, requests: int, now: float) -> tuple[Bucket, Slice | None]:
+    if requests <= 0:
+        return bucket, None
+    return buckets.reserve(bucket, asked.rate, requests, now, asked.quiet_seconds)
+
+
+def _regrant(db: sqlite3.Connection, now: float, name: str, worker_id: str, asked: Ask, limit: int) -> tuple[int, int]:
+    shares = _shares(db, now, name)
+    before = shares.pop(worker_id, None)
+    if asked.demand <= 0:
+        db.execute("DELETE FROM shares WHERE name = ? AND worker = ?", (name, worker_id))
+        return 0, 0
+    ceiling = 0 if before is None else min(asked.ceiling, before.slots)  # a worker cannot raise itself
+    shares[worker_id] = Share(ceiling, asked.demand, now)
+    slots, target = grant_share(shares, worker_id, limit, now)
+    db.execute("INSERT OR REPLACE INTO shares VALUES (?, ?, ?, ?, ?)", (name, worker_id, slots, asked.demand, now))
+    return slots, target
+
+
+def _shares(db: sqlite3.Connection, now: float, name: str) -> dict[str, Share]:
+    rows = db.execute("SELECT worker, slots, demand, asked_at FROM shares WHERE name = ?", (name,)).fetchall()
+    shares = {worker: Share(*share) for worker, *share in rows}
+    live = {worker: share for worker, share in shares.items() if share.asked_at + SHARE_SECONDS > now}
+    if len(live) < len(shares):
+        db.execute("DELETE FROM shares WHERE name = ? AND asked_at <= ?", (name, now - SHARE_SECONDS))
+    return live
+
+
+def slow_down(db: sqlite3.Connection, now: float, name: str, sent_at: float, quiet_seconds: float) -> Bucket:
+    """Takes a complaint of the site."""
+    row = find(db, name)
+    bucket = buckets.slow_down(row.bucket, sent_at, now, quiet_seconds)
+    put(db, now, name, Row(bucket, row.circuit, is_site=True))
+    return bucket
+
+
+def states(db: sqlite3.Connection, now: float) -> Mapping[str, SiteState]:
+    """Every site, with what its workers have open as far as they said."""
+    busy = dict(
+        db.execute(
+            "SELECT name, sum(min(slots, demand)) FROM shares WHERE asked_at > ? GROUP BY name", (now - SHARE_SECONDS,)
+        )
+    )
+    return {
+        name: SiteState(
+            name=name,
+            bucket=_bucket_of(bucket),
+            circuit=circuit_of(circuit),
+            open_requests=busy.get(name, 0),
+            tier=tier,
+        )
+        for name, bucket, circuit, tier in db.execute("SELECT name, bucket, circuit, tier FROM sites WHERE is_site")
+    }

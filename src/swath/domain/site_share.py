@@ -1,0 +1,38 @@
+"""Share: what one worker has of a site's concurrency. Pure; times are seconds on the boot clock. Kept by the site book.
+
+As with the slots of a job (domain/lease.py) all ceilings together stay within the limit. But here a share ends by
+itself, and where there are fewer slots than workers they go round, or one of two jobs would wait for the other's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from swath.domain.lease import fair_share, grant_slots, target_slots
+
+__all__ = ["TURN_SECONDS", "Share", "grant_share"]
+
+TURN_SECONDS: Final = 4.0  # then the slots that cannot be shared evenly go to others
+
+
+class Share(msgspec.Struct, frozen=True):
+    """It never has more than `slots` requests open, and has `demand` open or waiting."""
+
+    slots: int
+    demand: int
+    asked_at: float
+
+
+def grant_share(shares: Mapping[str, Share], worker_id: str, limit: int, now: float) -> tuple[int, int]:
+    """The new slots and the target of a worker, whose ceiling and demand are in the shares already."""
+    workers = sorted(shares)
+    turn = int(now / TURN_SECONDS) % len(workers)
+    workers = workers[turn:] + workers[:turn]
+    fair = fair_share(limit, [shares[worker].demand for worker in workers])[workers.index(worker_id)]
+    ceiling = shares[worker_id].slots
+    others = sum(share.slots for worker, share in shares.items() if worker != worker_id)
+    target = target_slots(limit, ceiling, fair, others)
+    return grant_slots(limit, ceiling, target, others), target

@@ -1,0 +1,63 @@
+"""Refuses a job of which robots.txt denies every item, before it starts. Before: load.py has stored its items.
+
+Stops at the first item that may be fetched, so an ordinary job costs one look. A site that cannot be asked now denies
+nothing here: the job will meet it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from swath.domain.errors import BadInput, Failed, SiteHeld, StoreUnavailable
+from swath.domain.job import Job
+from swath.kit.scraper import HttpScraper
+from swath.ports.job_store import JobStore
+from swath.web.passage import Network, Passage
+
+__all__ = ["refuse_if_robots_deny_all"]
+
+Reach = Callable[[], AbstractAsyncContextManager[Network]]
+
+ASK_SECONDS: Final = 30.0  # for a site that is slow to tell; then the job finds out by itself
+_PAGE_ITEMS: Final = 1_000
+
+
+async def refuse_if_robots_deny_all(store: JobStore, job: Job, scraper: HttpScraper, reach: Reach) -> None:
+    """Raises BadInput when not one item begins at an address that may be fetched.
+
+    `reach` opens the way to the sites; a job that says nothing of where its items begin needs none.
+    """
+    first = await store.items(job.job_id, 0, 1)
+    if not first or scraper.start_url(scraper.parse_input(first[0].input)) is None:
+        return
+    async with reach() as network:
+        passage = Passage(network, job, lambda: None, contextlib.nullcontext)
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                denied = await _first_if_all_denied(store, job, scraper, passage)
+        except (TimeoutError, Failed, SiteHeld, StoreUnavailable):
+            return
+        finally:
+            passage.end(None, None)
+    if denied is not None:
+        raise BadInput(
+            f"robots.txt denies every item of the job, {denied} for one; with the owner's consent "
+            f"set `robots: ignore` for the site in the file named by SWATH_SITES"
+        )
+
+
+async def _first_if_all_denied(store: JobStore, job: Job, scraper: HttpScraper, passage: Passage) -> str | None:
+    """The first address, if all are denied; None when one is not, or says nothing of where it begins."""
+    first, after = None, 0
+    while records := await store.items(job.job_id, after, _PAGE_ITEMS):
+        for record in records:
+            url = scraper.start_url(scraper.parse_input(record.input))
+            if url is None or await passage.robots_allow(url):
+                return None
+            first = first or url
+        after = records[-1].seq
+    return first

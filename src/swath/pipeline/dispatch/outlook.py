@@ -1,0 +1,55 @@
+"""Outlook: what the sites that a job needs mean for it now: closed, left alone, slowed down; and for its end.
+
+Before: a status from the store. After: whoever shows it to people. A job whose sites are not known has none.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from swath.domain.bucket import rate_factor
+from swath.domain.job import JobStatus, SiteOutlook
+from swath.domain.site_circuit import CircuitState, SiteCircuit, open_until
+from swath.ports.clock import Clock
+from swath.ports.site_book import SiteBook, SiteState
+from swath.sites.directory import Site, SiteDirectory
+
+__all__ = ["with_outlook"]
+
+
+async def with_outlook(status: JobStatus, directory: SiteDirectory, book: SiteBook, clock: Clock) -> JobStatus:
+    """The same status with its sites, and an end that knows when they are closed. Raises StoreUnavailable."""
+    sites = {site.name: site for site in map(directory.of, status.job.sites)}
+    if status.state.terminal or not sites:
+        return status
+    known = await book.states()
+    views = tuple(_seen(site, known.get(site.name), clock) for site in sites.values())
+    seconds = status.eta_seconds or 0.0
+    ends = [_end(site, clock.now(), seconds) for site in sites.values()]
+    return msgspec.structs.replace(status, sites=views, closed_seconds=max(0.0, max(ends) - clock.now() - seconds))
+
+
+def _end(site: Site, now: float, seconds: float) -> float:
+    hours = site.policy.allowed_hours
+    return now + seconds if hours is None else hours.finish_of(now, seconds)
+
+
+def _seen(site: Site, state: SiteState | None, clock: Clock) -> SiteOutlook:
+    policy, now = site.policy, clock.now()
+    circuit = SiteCircuit() if state is None else state.circuit
+    factor = 1.0 if state is None else rate_factor(state.bucket, clock.boot(), policy.slow_down_seconds)
+    waits, why = None, None
+    until = open_until(circuit, policy.breaker, clock.boot())
+    if policy.allowed_hours is not None and not policy.allowed_hours.may_start(now):
+        waits, why = policy.allowed_hours.next_start(now) - now, "it is closed at this hour"
+    elif until is not None or circuit.state is CircuitState.OPEN:
+        waits, why = max(0.0, (until or 0.0) - clock.boot()), "its circuit is open"
+    return SiteOutlook(
+        name=site.name,
+        circuit=circuit.state.value,
+        requests_per_second=policy.rate.per_second * factor,
+        slowed_down=factor < 1,
+        open_requests=0 if state is None else state.open_requests,
+        waits_seconds=waits,
+        why=why,
+    )

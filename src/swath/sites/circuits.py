@@ -1,0 +1,163 @@
+"""SiteCircuits: whether a site is to be visited at all now: its circuit (D3) and its allowed hours (S8).
+
+Asked by web/passage.py when an attempt comes to a site, and again before each of its requests; told how the attempt
+went at its end. The decisions are in domain/site_circuit.py and domain/hours.py, the state in the site book.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from swath.domain.errors import SiteHeld, StoreUnavailable
+from swath.domain.site_circuit import CircuitState, SiteCircuit, open_until
+from swath.ports.clock import Clock
+from swath.ports.site_book import SiteBook
+from swath.sites.directory import Site
+
+__all__ = ["SiteCircuits", "Ticket"]
+
+_LOOK_AGAIN_SECONDS: Final = 5.0  # a probe is mostly over long before its time is
+_SPREAD: Final = 0.1  # by how much waits are lengthened at most, so that not everybody comes back at once
+_LONGEST_SPREAD_SECONDS: Final = 10.0
+_MOST_KEPT: Final = 10_000  # sites; a crawl of the whole web must not fill the memory with good outcomes
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """One attempt may visit one site, in the circuit's epoch in which it came.
+
+    `decides`: a good outcome changes something too, because it is a probe's or because traffic is coming back.
+    """
+
+    site: Site
+    epoch: int
+    decides: bool = False
+
+
+class _Outcomes(msgspec.Struct):
+    """What has not been written yet. `writing` is the last write that was begun."""
+
+    epoch: int
+    kept: list[bool] = []
+    writing: asyncio.Task[None] | None = None
+
+
+class SiteCircuits:
+    """One per process. `chance` gives numbers from 0 to 1."""
+
+    def __init__(
+        self,
+        book: SiteBook,
+        clock: Clock,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._book = book
+        self._clock = clock
+        self._chance = chance
+        self._outcomes: dict[str, _Outcomes] = {}
+
+    # -- circuit -------------------------------------------------------------------------------------------------------
+
+    async def enter(self, site: Site, probe_seconds: float) -> Ticket:
+        """Lets an attempt come to the site, or raises SiteHeld.
+
+        While the circuit is closed the book is only glanced at. An attempt that is let through an open one is the
+        probe, and must be over within `probe_seconds`.
+        """
+        outcomes = self._outcomes.get(site.name)
+        if outcomes is not None and outcomes.writing is not None:
+            await asyncio.wait({outcomes.writing})  # it may be the failure that opens the circuit
+        circuit = self._book.glance(site.name)
+        if circuit.state is CircuitState.CLOSED:
+            return Ticket(site, circuit.epoch, circuit.ramp is not None)
+        if open_until(circuit, site.policy.breaker, self._clock.boot()) is not None:
+            raise self._held(site, circuit)
+        admission = await self._book.admit(site.name, site.policy.breaker, probe_seconds)
+        if admission.wait_seconds is not None:
+            raise self._held(site, admission.circuit)
+        return Ticket(site, admission.circuit.epoch, admission.probe or admission.circuit.ramp is not None)
+
+    def check(self, ticket: Ticket) -> None:
+        """Raises SiteHeld if the circuit has opened since, or another probe has taken this one's place."""
+        circuit = self._book.glance(ticket.site.name)
+        if circuit.state is not CircuitState.CLOSED and circuit.epoch != ticket.epoch:
+            raise self._held(ticket.site, circuit)
+
+    def leave(self, ticket: Ticket, good: bool | None) -> None:
+        """The attempt is over. None: it says nothing of the site.
+
+        Failures are written at once, in the background. Good outcomes wait for the next failure unless they decide
+        something. A probe that says nothing leaves its place to the next one when its time is over.
+        """
+        if good is None:
+            return
+        outcomes = self._outcomes_of(ticket)
+        if outcomes.epoch > ticket.epoch:
+            return  # what was sent before the circuit last changed decides nothing
+        outcomes.kept = [*outcomes.kept, good][-ticket.site.policy.breaker.window :]
+        if ticket.decides or not all(outcomes.kept):
+            outcomes.writing = asyncio.create_task(self._write(ticket, outcomes, outcomes.writing))
+
+    def failed_probes(self, site_name: str) -> int:
+        """How many have failed in a row."""
+        return self._book.glance(site_name).failed_probes
+
+    async def close(self) -> None:
+        """Waits until what was left has been written."""
+        under_way = {kept.writing for kept in self._outcomes.values() if kept.writing is not None}
+        if under_way:
+            await asyncio.wait(under_way)
+
+    def _outcomes_of(self, ticket: Ticket) -> _Outcomes:
+        outcomes = self._outcomes.get(ticket.site.name)
+        if outcomes is None or outcomes.epoch < ticket.epoch:
+            if len(self._outcomes) >= _MOST_KEPT:
+                self._outcomes = {name: kept for name, kept in self._outcomes.items() if kept.writing is not None}
+            writing = None if outcomes is None else outcomes.writing
+            outcomes = self._outcomes[ticket.site.name] = _Outcomes(ticket.epoch, [], writing)
+        return outcomes
+
+    async def _write(self, ticket: Ticket, outcomes: _Outcomes, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait({earlier})
+        told, outcomes.kept = outcomes.kept, []
+        if told:
+            try:
+                await self._book.record(ticket.site.name, ticket.site.policy.breaker, told, ticket.epoch)
+            except StoreUnavailable:
+                outcomes.kept = [*told, *outcomes.kept][-ticket.site.policy.breaker.window :]
+        if outcomes.writing is asyncio.current_task():
+            outcomes.writing = None
+
+    # -- allowed hours -------------------------------------------------------------------------------------------------
+
+    def may_start(self, site: Site, now: float) -> None:
+        """Raises SiteHeld outside the site's hours, and shortly before they end. `now` is in Unix seconds."""
+        hours = site.policy.allowed_hours
+        if hours is not None and not hours.may_start(now):
+            raise self._closed(site, hours.next_start(now) - now)
+
+    def may_send(self, site: Site, now: float) -> None:
+        """Raises SiteHeld outside the site's hours, for an item that has started."""
+        hours = site.policy.allowed_hours
+        if hours is not None and not hours.is_open(now):
+            raise self._closed(site, hours.next_start(now) - now)
+
+    # -- words ---------------------------------------------------------------------------------------------------------
+
+    def _closed(self, site: Site, wait_seconds: float) -> SiteHeld:
+        return SiteHeld(site.name, "it is outside its allowed hours", self._spread(wait_seconds))
+
+    def _held(self, site: Site, circuit: SiteCircuit) -> SiteHeld:
+        now = self._clock.boot()
+        wait_seconds = max(0.0, (open_until(circuit, site.policy.breaker, now) or now) - now)
+        if circuit.state is CircuitState.HALF_OPEN:
+            return SiteHeld(site.name, "a probe is under way", self._spread(min(wait_seconds, _LOOK_AGAIN_SECONDS)))
+        return SiteHeld(site.name, "its circuit is open", self._spread(wait_seconds))
+
+    def _spread(self, wait_seconds: float) -> float:
+        return wait_seconds + min(_LONGEST_SPREAD_SECONDS, wait_seconds * _SPREAD) * self._chance()

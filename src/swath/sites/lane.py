@@ -1,0 +1,257 @@
+"""Lane: the queue of this worker's requests to one site. Lets them go at reserved instants, within a share of slots.
+
+Before: pacer.py, one lane per site (and per job with a rate of its own). After: the site book, asked for instants and
+slots in one call, one call at a time. Nothing is sent on what the book has not answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from swath.domain.bucket import LATE_SECONDS, SLICE_SECONDS
+from swath.domain.errors import StoreUnavailable
+from swath.ports.clock import Clock
+from swath.ports.site_book import Ask, SiteBook, Terms
+from swath.sites.alarm import Alarm
+from swath.sites.cadence import HURRY_SECONDS, REPORT_SECONDS, Cadence
+from swath.sites.instants import Instants
+from swath.sites.share import Share
+from swath.sites.waiters import Waiters
+
+__all__ = ["Desk", "Lane", "Permit"]
+
+LEAD_SECONDS: Final = 0.01  # before a slice ends the next one is asked for
+LEAST_SPAN_SECONDS: Final = 0.005  # of a slice, at rates so high that asking for each waiter would cost more than it
+RETRY_SECONDS: Final = 0.1
+
+
+class Desk(NamedTuple):
+    """Whom a lane asks, and as whom."""
+
+    book: SiteBook
+    clock: Clock
+    worker_id: str
+
+
+class Permit:
+    """One request may be sent, now; it holds a slot until it is released."""
+
+    __slots__ = ("_lane",)
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane: Lane | None = lane
+
+    def release(self) -> None:
+        """The request is over, or will not be sent after all. Again: nothing happens."""
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            lane.release()
+
+
+class Lane:
+    """`forget` is called when nothing has been under way for a while; the lane must not be used any more then."""
+
+    def __init__(self, name: str, desk: Desk, terms: Ask, forget: Callable[[], None]) -> None:
+        self._name = name
+        self._desk = desk
+        self._forget = forget
+        self.rate = terms.rate
+        self._quiet_seconds = terms.quiet_seconds
+        self._share = Share(terms.concurrency)
+        self._instants = Instants()
+        self._waiters = Waiters()
+        self._used = 0  # instants, since the last ask
+        self._peak = 0  # demand, since the last ask
+        self._cadence = Cadence(desk.clock.boot())
+        self._complaint: float | None = None
+        self._halved_from = 0.0
+        self._talk: asyncio.Task[None] | None = None
+        self._next_instant = Alarm(desk.clock, self._pump)
+        self._next_word = Alarm(desk.clock, self._pump)
+
+    async def acquire(self, order: int) -> Permit:
+        """Returns when a request may be sent. Who waits is served by `order`, which is unique."""
+        while True:
+            if self._waiters or not self._let_through():
+                sent_at = await self._in_turn(order)
+                if self._desk.clock.boot() - sent_at > LATE_SECONDS:
+                    self.release()  # the loop stood still; what was missed is not made up for in a burst
+                    continue
+            return Permit(self)
+
+    def release(self) -> None:
+        """A request is over."""
+        share = self._share
+        share.in_use -= 1
+        if share.shrink():
+            self._hasten(HURRY_SECONDS)
+        if self._waiters:
+            self._pump()
+        elif not share.in_use:
+            self._hasten(REPORT_SECONDS)
+
+    def lower(self, rate: float) -> None:
+        """From now on at most at this rate; what was reserved at a higher one is lost."""
+        self.rate = min(self.rate, rate)
+        self._instants.drop()
+
+    def complain(self, sent_at: float) -> None:
+        """The site asked to be left in peace, in answer to a request that was sent then."""
+        if sent_at >= self._halved_from:
+            self._instants.drop()
+        self._complaint = max(sent_at, self._complaint or sent_at)
+        self._pump()
+
+    def close(self) -> None:
+        """Lets nobody through any more."""
+        self._next_instant.off()
+        self._next_word.off()
+        if self._talk is not None:
+            self._talk.cancel()
+
+    # -- letting go ----------------------------------------------------------------------------------------------------
+
+    def _let_through(self) -> bool:
+        now = self._desk.clock.boot()
+        if not self._share.has_room(now) or self._instants.take(now) is None:
+            return False
+        self._share.in_use += 1
+        self._peak = max(self._peak, self._share.in_use)
+        self._used += 1
+        if self._used == 1:
+            self._plan(now)
+        return True
+
+    async def _in_turn(self, order: int) -> float:
+        waiter = self._waiters.join(order)
+        self._peak = max(self._peak, self._demand())
+        self._pump()
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                self._waiters.abandon()
+            elif waiter.exception() is None:
+                self.release()
+            raise
+
+    def _pump(self) -> None:
+        now = self._desk.clock.boot()
+        while self._share.has_room(now) and self._waiters.first() is not None:
+            instant = self._instants.take(now)
+            if instant is None:
+                break
+            self._waiters.serve(instant)
+            self._share.in_use += 1
+            self._used += 1
+        self._plan(now)
+
+    def _plan(self, now: float) -> None:
+        """Sees to it that somebody comes back when there is something to do."""
+        at = self._instants.next_at()
+        if at is not None and self._waiters and self._share.has_room(now):
+            self._next_instant.at(at)
+        if self._talk is None:
+            at = self._when_to_ask(now)
+            if at <= now:
+                self._talk = asyncio.create_task(self._ask())
+            else:
+                self._next_word.at(at)
+
+    def _when_to_ask(self, now: float) -> float:
+        if self._complaint is not None:
+            return now
+        at = self._cadence.next_at
+        share = self._share
+        if self._waiters:
+            room = share.room()
+            if self._instants.count(now) < min(len(self._waiters), room):
+                at = min(at, self._instants.end - LEAD_SECONDS)
+            elif not room and self._cadence.told < self._peak and share.ceiling < (share.limit or 0):
+                at = min(at, self._cadence.asked_at + HURRY_SECONDS)
+        if self._used and self._cadence.is_alone(now):
+            at = min(at, self._instants.end - LEAD_SECONDS)
+        return at
+
+    def _demand(self) -> int:
+        return self._share.in_use + len(self._waiters)
+
+    def _hasten(self, seconds: float) -> None:
+        now = self._desk.clock.boot()
+        self._cadence.hasten(now, seconds)
+        self._plan(now)
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    async def _ask(self) -> None:
+        retry_seconds = RETRY_SECONDS
+        try:
+            while not await self._asked():
+                await self._desk.clock.sleep(retry_seconds)
+                retry_seconds = min(1.0, 2 * retry_seconds)
+        except Exception as error:  # noqa: BLE001 whoever waits hears of it, and nobody waits for ever
+            self._waiters.refuse(error)
+        self._talk = None
+        if self._cadence.told or self._peak or self._complaint is not None:
+            if not self._demand():
+                self._cadence.hasten(self._desk.clock.boot(), REPORT_SECONDS)
+            self._pump()
+        else:
+            self.close()
+            self._forget()
+
+    async def _asked(self) -> bool:
+        """Whether the book has answered, or need not be asked."""
+        desk, complaint = self._desk, self._complaint
+        try:
+            if complaint is not None:
+                self._complaint = None
+                slowed = await desk.book.slow_down(self._name, complaint, self._quiet_seconds)
+                self._halved_from, complaint = slowed.halved_from, None
+            now = desk.clock.boot()
+            ask = self._next_ask(now)
+            if self._share.limit is not None or ask.requests:
+                self._apply(ask, await desk.book.ask(self._name, desk.worker_id, ask), now)
+        except StoreUnavailable:
+            if complaint is not None:
+                self._complaint = max(complaint, self._complaint or complaint)
+            return not self._demand()  # a share that is not given up runs out
+        return True
+
+    def _next_ask(self, now: float) -> Ask:
+        ceiling = self._share.told(now)
+        ask = Ask(
+            rate=self.rate,
+            requests=self._wanted(now),
+            quiet_seconds=self._quiet_seconds,
+            concurrency=self._share.limit,
+            ceiling=0 if self._share.limit is None else ceiling,
+            demand=self._peak,
+        )
+        self._cadence.ask(now, self._peak)
+        self._peak, self._used = self._demand(), 0
+        return ask
+
+    def _wanted(self, now: float) -> int:
+        """How many instants: no more than can be used, unless they are very dense or nobody else wants them."""
+        if self._instants.end > now + LEAD_SECONDS:
+            return 0
+        room, alone = self._share.room(), self._used > 0 and self._cadence.is_alone(now)
+        wanted = max(0, min(len(self._waiters), room) - self._instants.count(now))
+        dense = int(self.rate * (SLICE_SECONDS if alone else LEAST_SPAN_SECONDS))
+        return max(wanted, dense) if alone or 0 < wanted < dense <= room else wanted
+
+    def _apply(self, ask: Ask, terms: Terms, asked_at: float) -> None:
+        now, share = self._desk.clock.boot(), self._share
+        if terms.slice is not None:
+            if terms.slice.first > max(now, self._instants.end):
+                self._cadence.crowd(now)
+            self._instants.add(terms.slice)
+            if self._complaint is not None or ask.rate != self.rate:
+                self._instants.drop()
+        before = share.ceiling, share.target
+        share.apply(terms, asked_at)
+        stuck, changed = bool(self._waiters) and not share.room(), (share.ceiling, share.target) != before
+        self._cadence.answer(now, owed=share.target > share.ceiling, stuck=stuck, changed=changed)

@@ -1,0 +1,213 @@
+"""Site policies as YAML that people write: read with every mistake named in one line, and written back without loss.
+
+Read as YAML 1.2 has it: `no` is Norway and `22:00` a time of day. After: directory.py finds the policy of an address.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from swath.domain.errors import BadInput
+from swath.domain.site import SitePolicy
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+__all__ = ["PolicyFile", "parse_policies", "read_policies", "write_policies"]
+
+_LIMIT_BYTES: Final = 4 << 20
+_PARTS: Final = ("default", "sites")
+_NAME: Final = re.compile(r"(?!job:)[\w\[][\w.:\[\]-]{0,99}")  # buckets of jobs are named job:…
+_SAID_BY_PYDANTIC: Final = re.compile(r"^(Value error, |Input )")
+
+
+class PolicyFile(NamedTuple):
+    """What a file says, and no more: fields that it leaves out are unset."""
+
+    default: SitePolicy
+    sites: dict[str, SitePolicy]
+
+
+def read_policies(path: Path) -> PolicyFile:
+    """Raises BadInput, in one line with the file, the field and what to do."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        raise BadInput(f"{path}: there is no such file of site policies; check the path") from None
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(raw) > _LIMIT_BYTES:
+        raise BadInput(f"{path}: is larger than {_LIMIT_BYTES >> 20} MiB, which no file of site policies is")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise BadInput(f"{path}: line {line}: is not UTF-8 text; save it as UTF-8") from None
+    return parse_policies(text, str(path))
+
+
+def parse_policies(text: str, name: str) -> PolicyFile:
+    """The same for text that is at hand; `name` is what messages call it."""
+    try:
+        return _checked(yaml.load(text, _Loader))  # noqa: S506 a SafeLoader with less, not more
+    except RecursionError:
+        raise BadInput(f"{name}: is nested too deep for site policies") from None
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise BadInput(f"{name}: {line}{error.problem}") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise BadInput(f"{name}: {' '.join(str(error).split())}") from None
+
+
+def write_policies(file: PolicyFile) -> str:
+    """YAML that reads back as the same."""
+    content = {"default": file.default.as_yaml(), "sites": {name: own.as_yaml() for name, own in file.sites.items()}}
+    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+# -- checking ----------------------------------------------------------------------------------------------------------
+
+
+def _checked(content: object) -> PolicyFile:
+    parts = _mapping(content, "")
+    for part in parts:
+        if part not in _PARTS:
+            raise ValueError(f"{part}: is not known{_near(str(part), _PARTS) or '; sites are listed under `sites:`'}")
+    default = _policy(parts.get("default"), "default")
+    if default.domains:
+        raise ValueError("default.domains: the default is for every site without an entry; remove it")
+    entries = _mapping(parts.get("sites"), "sites")
+    return PolicyFile(default, {_site_name(name): _entry(name, own) for name, own in entries.items()})
+
+
+def _mapping(value: object, path: str) -> dict[Any, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{path + ': ' if path else ''}is not a mapping of names to values")
+    return value
+
+
+def _site_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ValueError(f"sites.{name}: is no text; write the name in quotes")
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"sites.{name}: is no name; use letters, digits, '.', ':', '_' and '-', at most 100")
+    return name
+
+
+def _entry(name: str, value: object) -> SitePolicy:
+    own = _policy(value, f"sites.{name}")
+    if not own.domains:
+        try:
+            SitePolicy(domains=(name,))
+        except ValidationError:
+            raise ValueError(f"sites.{name}: has no domains, and its name is none; add domains") from None
+    return own
+
+
+def _policy(value: object, path: str) -> SitePolicy:
+    try:
+        # By way of JSON, where strict means: no "8" for 8 and no true for 1, but enums may be written as text.
+        return SitePolicy.model_validate_json(json.dumps(_mapping(value, path)), strict=True)
+    except ValidationError as error:
+        # A misspelt name comes first: that another one is missing follows from it.
+        problems = sorted(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        field = ".".join((path, *(str(part) for part in problems[0]["loc"])))
+        raise ValueError(f"{field}: {_what(problems[0])}{more}") from None
+
+
+def _what(problem: ErrorDetails) -> str:
+    if problem["type"] == "extra_forbidden":
+        names = _names_beside(problem["loc"])
+        return f"is not known{_near(str(problem['loc'][-1]), names) or '; allowed: ' + ', '.join(names)}"
+    if problem["type"] == "missing":
+        return "is missing"
+    said = " ".join(_SAID_BY_PYDANTIC.sub("", problem["msg"]).split()).replace("an object", "a mapping")
+    if problem["type"] == "value_error":
+        return said
+    given = repr(problem["input"])
+    return f"{said} (is {given if len(given) <= 60 else given[:59] + '…'})"
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def _names_beside(path: Sequence[int | str]) -> list[str]:
+    """The names allowed where the last part of the path stands, as they are written in a file."""
+    model: type[BaseModel] = SitePolicy
+    for part in path[:-1]:
+        field = _fields(model).get(str(part))
+        model = (field and _model_in(field.annotation)) or model
+    return list(_fields(model))
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for inner in get_args(annotation) if (model := _model_in(inner))), None)
+
+
+# -- YAML --------------------------------------------------------------------------------------------------------------
+
+_WHOLE: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)$")
+_BROKEN: Final = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$")
+_TRUTH: Final = re.compile(r"(?:true|True|TRUE|false|False|FALSE)$")
+_NOTHING: Final = re.compile(r"(?:~|null|Null|NULL|)$")
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe, with the plain words of YAML 1.2, without aliases, by which a small file makes a huge value; keys once."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(None, None, "aliases (*name) are not allowed", self.get_mark())
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(None, None, f"the key {key.value!r} is there twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes whatever YAML 1.1 or 1.2 would take for anything but text, and escapes what folding would lose."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        del data
+        return True
+
+    def represent_text(self, text: str) -> yaml.Node:
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("int", _WHOLE, "-+0123456789"),
+    ("float", _BROKEN, "-+0123456789."),
+    ("bool", _TRUTH, "tTfF"),
+    ("null", _NOTHING, ["~", "n", "N", ""]),
+):
+    for _words in (_Loader, _Dumper):
+        _words.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, list(_first))

@@ -1,0 +1,1 @@
+"""The benchmark of `make bench`: Swath, its peers and a hand-written script on the same pages, in the same run."""

@@ -1,0 +1,133 @@
+"""From the costs of small and large runs to figures per item, and from those to the aims of DESIGN 8. Pure.
+
+Before: __main__.py runs the rounds. After: report.py and chart.py show what stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import nan
+from statistics import median
+from typing import Any
+
+from swath.testing.bench.contestants import Kind
+from swath.testing.bench.cost import Cost
+from swath.testing.soak.aims import Aim
+
+__all__ = ["Figures", "Result", "Sample", "aims_of", "sample_of"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One round of one contestant, its start-up and end taken off."""
+
+    cpu_ms: float
+    items_per_second: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """All rounds of one contestant; what is shown is the median of each figure."""
+
+    name: str
+    told: str
+    kind: Kind
+    items: int
+    samples: tuple[Sample, ...]
+
+    @property
+    def cpu_ms(self) -> float:
+        """CPU of one item, in all processes of the contestant."""
+        return median(sample.cpu_ms for sample in self.samples)
+
+    @property
+    def items_per_second(self) -> float:
+        """By the wall clock."""
+        return median(sample.items_per_second for sample in self.samples)
+
+    @property
+    def peak_bytes(self) -> float:
+        """Of the large run, all of it."""
+        return median(sample.peak_bytes for sample in self.samples)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Everything that is reported. `problems` is what must not be; an aim that was missed is none of them."""
+
+    command: str
+    rounds: int
+    results: list[Result]
+    site_cpu_ms: float
+    aims: list[Aim] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, every round too."""
+        results = [
+            asdict(result) | {name: getattr(result, name) for name in ("cpu_ms", "items_per_second", "peak_bytes")}
+            for result in self.results
+        ]
+        return asdict(self) | {"results": results, "aims": [asdict(aim) | {"met": aim.met} for aim in self.aims]}
+
+
+def sample_of(small: Cost, large: Cost, items: int) -> Sample:
+    """What `items` more items cost. Of a run so short that the noise is larger than the work, the speed is 0."""
+    seconds = large.seconds - small.seconds
+    return Sample(
+        cpu_ms=1_000 * (large.cpu_seconds - small.cpu_seconds) / items,
+        items_per_second=items / seconds if seconds > 0 else 0.0,
+        peak_bytes=large.peak_bytes,
+    )
+
+
+def aims_of(results: Sequence[Result]) -> list[Aim]:
+    """Those of DESIGN 8 whose contestants took part. The packed layout is not there yet: no page kept stands in."""
+    by_name = {result.name: result for result in results}
+    cpu = [
+        _cpu(by_name, "swath data", "scrapy default", 1 / 8),
+        _cpu(by_name, "swath data", "scrapy uvloop", 1 / 6),
+        _cpu(by_name, "swath data", "crawlee", 1 / 8),
+        _cpu(by_name, "swath both", "scrapy default", 1 / 4),
+        _cpu(by_name, "swath both", "scrapy uvloop", 1 / 4),
+        _cpu(by_name, "swath memory 2", "swath memory 1", 1.1),
+        _cpu(by_name, "swath data 2", "swath data", 1.1),
+    ]
+    speed = [
+        _speed(by_name, "swath data", "script data", 0.7),
+        _speed(by_name, "swath both", "script files", 0.7),
+        _speed(by_name, "swath memory 2", "swath memory 1", 1.8),
+        _speed(by_name, "swath load", "scrapy load", 20.0),
+    ]
+    return [aim for aim in (*cpu, *speed) if aim is not None]
+
+
+def _cpu(results: Mapping[str, Result], ours: str, theirs: str, wanted: float) -> Aim | None:
+    if ours not in results or theirs not in results:
+        return None
+    mine, other = results[ours], results[theirs]
+    told = f"{mine.cpu_ms:.2f} against {other.cpu_ms:.2f} ms"
+    return Aim(
+        f"CPU an item, {mine.told} against {other.told}",
+        _ratio(mine.cpu_ms, other.cpu_ms),
+        wanted,
+        at_least=False,
+        told=told,
+    )
+
+
+def _speed(results: Mapping[str, Result], ours: str, theirs: str, wanted: float) -> Aim | None:
+    if ours not in results or theirs not in results:
+        return None
+    mine, other = results[ours], results[theirs]
+    told = f"{mine.items_per_second:,.0f} against {other.items_per_second:,.0f} a second"
+    ratio = _ratio(mine.items_per_second, other.items_per_second)
+    return Aim(f"items a second, {mine.told} against {other.told}", ratio, wanted, at_least=True, told=told)
+
+
+def _ratio(mine: float, other: float) -> float:
+    """Not a number, which meets no aim, where there is nothing to compare with."""
+    return mine / other if other > 0 else nan

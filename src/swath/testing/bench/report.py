@@ -1,0 +1,71 @@
+"""The figures of a benchmark: as a table for people, and inside a Markdown page between two marks."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Final
+
+from swath.testing.bench.figures import Figures, Result
+from swath.testing.soak.aims import Aim
+from swath.testing.soak.report import BEGIN, END
+
+__all__ = ["table", "write_page"]
+
+HEADS: Final = {"pages": "pages over HTTP", "memory": "pages from memory", "load": "rows loaded, nothing fetched"}
+
+
+def table(figures: Figures) -> str:
+    """For a terminal."""
+    rows = [("", "CPU ms", "items/s", "peak MB"), *(_cells(result) for result in figures.results)]
+    width = max(len(row[0]) for row in rows)
+    lines = [f"  {told:<{width}}  {cpu:>8}  {speed:>9}  {peak:>7}" for told, cpu, speed, peak in rows]
+    lines += ["", *(f"  {aim.name}: {_reached(aim)}  {aim.told}" for aim in figures.aims)]
+    lines += ["", *(f"  {name}: {value}" for name, value in _facts(figures))]
+    return "\n".join(lines)
+
+
+def write_page(page: Path, figures: Figures) -> None:
+    """Replaces what stands between the marks of a page."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"{page} has no place for figures: {BEGIN} … {END}")
+    lines = []
+    for kind, head in HEADS.items():
+        results = [result for result in figures.results if result.kind == kind]
+        if results:
+            lines += [f"| {head} | CPU ms an item | items/s | peak MB |", "|---|---|---|---|"]
+            lines += [f"| {' | '.join(_cells(result))} |" for result in results] + [""]
+    if figures.aims:
+        lines += ["| aim | reached | figures |", "|---|---|---|"]
+        lines += [f"| {aim.name} | {_reached(aim)} | {aim.told} |" for aim in figures.aims] + [""]
+    lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _facts(figures))]
+    page.write_text("\n".join([before + BEGIN, "", *lines, "", END + after]), encoding="utf-8")
+
+
+def _cells(result: Result) -> tuple[str, str, str, str]:
+    return (
+        result.told,
+        f"{result.cpu_ms:.3f}",
+        f"{result.items_per_second:,.0f}",
+        f"{result.peak_bytes / 1e6:,.0f}",
+    )
+
+
+def _reached(aim: Aim) -> str:
+    side = "at least" if aim.at_least else "at most"
+    return f"{aim.reached:.2f} ({side} {aim.wanted:.2f}{'' if aim.met else ': MISSED'})"
+
+
+def _facts(figures: Figures) -> list[tuple[str, str]]:
+    items = " and ".join(sorted({f"{result.items:,}" for result in figures.results}, key=len))
+    return [
+        ("rounds, and items of the large runs", f"{figures.rounds}; {items}"),
+        ("records", "; ".join(figures.problems) or "all there, and what the pages say"),
+        ("the site", f"{figures.site_cpu_ms:.2f} ms CPU a page, in a process of its own and in nobody's figures"),
+        ("wall time", f"{figures.seconds:,.0f} s"),
+        ("made by", f"`{figures.command}`"),
+        ("machine", f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}"),
+    ]

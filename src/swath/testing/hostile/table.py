@@ -1,0 +1,61 @@
+"""All behaviours in one table: what the site serves, what the docs page shows, and what the tests expect."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from swath.domain.failure import FailureKind
+from swath.testing.hostile.behaviour import Behaviour, always
+from swath.testing.hostile.bombs import BOMBS
+from swath.testing.hostile.contents import CONTENTS
+from swath.testing.hostile.exchange import html, whole
+from swath.testing.hostile.frames import FRAMES
+from swath.testing.hostile.handshakes import HANDSHAKES
+from swath.testing.hostile.heads import HEADS
+from swath.testing.hostile.lengths import LENGTHS
+from swath.testing.hostile.moves import MOVES
+from swath.testing.hostile.slow import SLOW
+from swath.testing.hostile.statuses import STATUSES
+from swath.testing.hostile.texts import TEXTS
+
+__all__ = ["BEHAVIOURS", "FINE", "GROUPS", "MISSING", "behaviour", "markdown"]
+
+# Whoever met one of the others goes on with this one.
+FINE: Final = Behaviour("fine", "is a page like any other", (), always(whole(html("fine"), b"Content-Type: text/html")))
+
+MISSING: Final = Behaviour(
+    "missing",
+    "has no such page",
+    (FailureKind.NOT_FOUND_PAGE,),
+    always(whole(html("missing"), status=b"404 Not Found")),
+)
+
+GROUPS: Final[dict[str, tuple[Behaviour, ...]]] = {
+    "Slow and endless": SLOW,
+    "Cut off, and lengths that lie": LENGTHS,
+    "Bombs and bad encodings": BOMBS,
+    "Redirects": MOVES,
+    "Charsets": TEXTS,
+    "Contents": CONTENTS,
+    "Heads and cookies": HEADS,
+    "Statuses": STATUSES,
+    "TLS": HANDSHAKES,
+    "HTTP/2": FRAMES,
+}
+BEHAVIOURS: Final[dict[str, Behaviour]] = {one.name: one for group in GROUPS.values() for one in group}
+
+
+def behaviour(name: str) -> Behaviour:
+    """By its name; KeyError if there is none."""
+    return BEHAVIOURS[name]
+
+
+def markdown() -> str:
+    """The tables of the docs page."""
+    parts: list[str] = []
+    for title, group in GROUPS.items():
+        rows = [f"| `{one.name}` | {one.does} | {one.ends_as} |" for one in group]
+        parts.append(
+            "\n".join([f"### {title}", "", "| name | what the site does | how an item ends |", "|---|---|---|", *rows])
+        )
+    return "\n\n".join(parts)

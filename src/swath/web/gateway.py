@@ -1,0 +1,194 @@
+"""Gateway: the HTTP client's only way to a proxy. Listens on loopback, adds credentials that nobody else knows, counts.
+
+Before: the client, which shows a token. After: the upstream proxy. It sees what the client would lose: how a proxy
+says no to a CONNECT, that it hangs, that it talks garbage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from swath.domain.errors import Failed
+from swath.proxies.route import Route
+from swath.web.relay import (
+    HEAD_BYTES,
+    Head,
+    authority_of,
+    closed,
+    pass_back,
+    pass_on,
+    pass_requests,
+    read_head,
+    token_of,
+    until_one_ends,
+)
+from swath.web.trip import Line, Trip
+
+__all__ = ["GATEWAY_HEADER", "Dial", "Gateway"]
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Dial = Callable[[str, str, int], Awaitable[Streams]]  # scheme, host, port of a proxy; raises Failed or OSError
+
+GATEWAY_HEADER: Final = "x-swath-gateway"  # on answers of its own, with the token: a site cannot make one up
+_HEAD_SECONDS: Final = 10.0
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?")
+_TLS_RECORDS: Final = b"\x15\x16"  # an alert or a handshake: what an answer through a tunnel begins with
+_GONE: Final = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError)
+
+
+class Gateway:
+    """One per process. `dial` connects to a proxy at an address that the guard has checked."""
+
+    def __init__(self, dial: Dial) -> None:
+        self._dial = dial
+        self._server: asyncio.Server | None = None
+        self._trips: weakref.WeakKeyDictionary[Route, Trip] = weakref.WeakKeyDictionary()
+        self._by_token: weakref.WeakValueDictionary[str, Trip] = weakref.WeakValueDictionary()
+        self._lines: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Listens on a port that the system chooses."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=HEAD_BYTES)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.sockets[0].getsockname()[1]) if self._server is not None else 0
+
+    def trip(self, route: Route) -> Trip:
+        """That of a route. When nobody has the route any more, its lines are closed and its token is void."""
+        trip = self._trips.get(route)
+        if trip is None:
+            trip = self._trips[route] = self._by_token_of(route)
+        return trip
+
+    def _by_token_of(self, route: Route) -> Trip:
+        trip = Trip(route)
+        self._by_token[trip.token] = trip
+        weakref.finalize(route, _end_soon, asyncio.get_running_loop(), trip).atexit = False
+        return trip
+
+    async def close(self) -> None:
+        """Closes every line."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._lines:
+            task.cancel()
+        await asyncio.gather(*self._lines, return_exceptions=True)
+
+    # -- the client's side ---------------------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._lines.add(task)
+            task.add_done_callback(self._lines.discard)
+        try:
+            async with asyncio.timeout(_HEAD_SECONDS):
+                head = await read_head(reader)
+            trip = self._by_token.get(token_of(head))
+            authority = authority_of(head)
+            if trip is None or authority not in trip.authorities:
+                writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+                return
+            with _line(trip, authority, task) as line:
+                await self._carry(trip, line, head, (reader, writer))
+        except (*_GONE, asyncio.CancelledError):
+            pass  # nobody waits for this task: the client sees its connection end
+        finally:
+            await closed(writer)
+
+    async def _carry(self, trip: Trip, line: Line, head: Head, client: Streams) -> None:
+        tunnel = head.first.startswith(b"CONNECT ")
+        proxy = await self._opened(trip, line, head if tunnel else None)
+        if proxy is None:
+            own = f"{GATEWAY_HEADER}: {trip.token}".encode()
+            client[1].write(
+                b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n" + own + b"\r\n\r\n"
+            )
+            return
+        try:
+            if tunnel:
+                client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                up = pass_on(client[0], proxy[1], trip)
+            else:
+                up = pass_requests(head, client[0], proxy[1], trip, line)
+            down = pass_back(proxy[0], client[1], trip, line, _TLS_RECORDS if tunnel else b"H")
+            await until_one_ends(up, down)
+        finally:
+            await closed(proxy[1])
+
+    # -- the proxy's side ----------------------------------------------------------------------------------------------
+
+    async def _opened(self, trip: Trip, line: Line, connect: Head | None) -> Streams | None:
+        """A connection to the proxy, with a tunnel through it if one was asked for. None: the trip knows why not."""
+        proxy: Streams | None = None
+        try:
+            async with asyncio.timeout(trip.connect_seconds):
+                proxy = await self._dial(trip.scheme, trip.host, trip.port)
+                if connect is None or await _tunnelled(trip, line, proxy):
+                    return proxy
+        except Failed as failed:
+            trip.refused(line.authority, failed.failure)
+        except TimeoutError:
+            trip.failed(line.authority, "did not answer in time")
+        except OSError:
+            trip.failed(line.authority, "cannot be reached" if proxy is None else "closed the connection")
+        except asyncio.IncompleteReadError as error:
+            trip.failed(
+                line.authority, "answered something that is no HTTP" if error.partial else "closed the connection"
+            )
+        except asyncio.LimitOverrunError:
+            trip.failed(line.authority, "answered something that is no HTTP")
+        except asyncio.CancelledError:
+            if proxy is not None:
+                proxy[1].close()
+            raise
+        if proxy is not None:
+            await closed(proxy[1])
+        return None
+
+
+async def _tunnelled(trip: Trip, line: Line, proxy: Streams) -> bool:
+    authority = line.authority.encode()
+    asked = b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (authority, authority, trip.authorization)
+    proxy[1].write(asked)
+    trip.meter.sent_bytes += len(asked)
+    head = await read_head(proxy[0])
+    trip.meter.received_bytes += len(head.first) + sum(len(raw) + 2 for _, raw in head.fields) + 4
+    status = _STATUS_LINE.fullmatch(head.first)
+    if status is None:
+        trip.failed(line.authority, "answered something that is no HTTP")
+        return False
+    if status[1].startswith(b"2"):
+        return True
+    headers = tuple(
+        (name.decode("latin-1"), raw.partition(b":")[2].strip().decode("latin-1")) for name, raw in head.fields
+    )
+    refusal = trip.read_refusal(int(status[1]), headers, tunnel=True)
+    if refusal is None:
+        trip.failed(line.authority, f"made no tunnel ({int(status[1])})")
+    else:
+        trip.refused(line.authority, refusal)
+    return False
+
+
+@contextmanager
+def _line(trip: Trip, authority: str, task: asyncio.Task[None] | None) -> Iterator[Line]:
+    line = Line(authority, task)
+    trip.lines.add(line)
+    try:
+        yield line
+    finally:
+        trip.ended(line)
+
+
+def _end_soon(loop: asyncio.AbstractEventLoop, trip: Trip) -> None:
+    """A route may be let go of in any thread, and after the loop is closed."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(trip.end)

@@ -1,0 +1,231 @@
+"""Passage: the gate that every request of an attempt goes through. In order: the site's hours, the way out, robots.txt,
+the site's circuit, its concurrency and rate, and last of all the lease.
+
+Before: the session wants to send. After: the transport. At the attempt's end the sites it met learn how it went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import msgspec
+
+from swath.domain.attempt import Finding
+from swath.domain.errors import Failed
+from swath.domain.failure import Culprit, Failure, FailureKind
+from swath.domain.job import Job
+from swath.domain.policy import ProxyType
+from swath.domain.site import RobotsMode, SitePolicy
+from swath.ports.clock import Clock
+from swath.proxies.route import Route
+from swath.proxies.ways import Ways
+from swath.sites.circuits import SiteCircuits, Ticket
+from swath.sites.directory import Site, SiteDirectory
+from swath.sites.pacer import Pacer, Permit
+from swath.web.address import shown
+from swath.web.redirects import next_request
+from swath.web.robots import MOST_HOPS, Robots
+from swath.web.transport import Request, Response, Transport
+
+__all__ = ["Network", "Passage"]
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    """All that stands between the items of a process and the sites; shared by all of them."""
+
+    transport: Transport
+    directory: SiteDirectory
+    pacer: Pacer
+    circuits: SiteCircuits
+    robots: Robots
+    ways: Ways
+    clock: Clock
+
+
+class _Open(NamedTuple):
+    """A request under way. `sent_at` is on the boot clock."""
+
+    site: Site
+    permit: Permit
+    sent_at: float
+
+
+class Passage:
+    """Implements Gate. One per attempt.
+
+    `before_request` is called last, right before a request leaves, and may raise to stop the attempt. `waiting` is
+    entered while the attempt waits for its turn, which does not count as its own time. `blocked` are the ways out on
+    which the item was blocked before.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        job: Job,
+        before_request: Callable[[], None],
+        waiting: Callable[[], AbstractContextManager[None]],
+        blocked: Collection[ProxyType] = (),
+    ) -> None:
+        self._network = network
+        self._job = job
+        self._before_request = before_request
+        self._waiting = waiting
+        self._blocked = blocked
+        self._tickets: dict[str, Ticket] = {}
+        self._routes: dict[str, Route | None] = {}
+        self._open: dict[int, _Open] = {}
+        self._last: str | None = None
+
+    @property
+    def tier(self) -> ProxyType:
+        """The way out that the attempt took to the site it ended at."""
+        route = None if self._last is None else self._routes.get(self._last)
+        return ProxyType.NONE if route is None else route.tier
+
+    @property
+    def cost(self) -> float:
+        """What all its ways out cost, by the operator's prices."""
+        ways = self._network.ways
+        routes = [route for route in self._routes.values() if route is not None]
+        return sum(ways.price(route.tier, route.meter.bytes, route.meter.requests) for route in routes)
+
+    def policy(self, url: str) -> SitePolicy:
+        """See Gate."""
+        return self._network.directory.of(url).policy
+
+    async def enter(self, request: Request) -> Request:
+        """See Gate."""
+        site = self._network.directory.of(request.url)
+        self._check_hours(site)
+        self._route(site)
+        with self._waiting():
+            rate = await self._ask_robots(site, request)
+            ticket = await self._ticket(site)
+            permit = await self._network.pacer.acquire(site, rate=rate, job=self._job_bucket())
+        return self._let_out(site, ticket, permit, request)
+
+    def _let_out(self, site: Site, ticket: Ticket, permit: Permit, request: Request) -> Request:
+        """Nothing is waited for from here on, so what was true a moment ago is true when the request leaves."""
+        try:
+            self._network.circuits.check(ticket)
+            self._before_request()
+        except BaseException:
+            permit.release()
+            raise
+        self._last = site.name
+        sent = msgspec.structs.replace(request, route=self._route(site), impersonate=site.policy.impersonate)
+        self._open[id(sent)] = _Open(site, permit, self._network.clock.boot())
+        return sent
+
+    def leave(self, request: Request, response: Response | None, failure: Failure | None) -> None:
+        """See Gate. What a failure means is settled at the attempt's end."""
+        del failure
+        site, permit, sent_at = self._open.pop(id(request))
+        permit.release()
+        if response is not None and response.status in {429, 503}:
+            self._network.pacer.slow_down(site, sent_at)
+
+    def end(self, finding: Finding | None, failure: Failure | None) -> None:
+        """The attempt is over: the circuits of the sites it met and its ways out hear what came of it, if anything."""
+        told = finding is not None or failure is not None
+        for name, ticket in self._tickets.items():
+            verdict = _verdict(failure if name == self._last else None)
+            self._network.circuits.leave(ticket, verdict if told else None)
+        for name, route in self._routes.items() if told else ():
+            kind = failure.kind if failure is not None and name == self._last else None
+            self._network.ways.tried(self._job.job_id, name, route, kind)
+        self._tickets.clear()
+
+    # -- one question each ---------------------------------------------------------------------------------------------
+
+    def _check_hours(self, site: Site) -> None:
+        if site.policy.allowed_hours is None:
+            return
+        now = self._network.clock.now()
+        if self._tickets:
+            self._network.circuits.may_send(site, now)
+        else:
+            self._network.circuits.may_start(site, now)
+
+    async def _ticket(self, site: Site) -> Ticket:
+        ticket = self._tickets.get(site.name)
+        if ticket is None:
+            ticket = await self._network.circuits.enter(site, self._job.policy.timeouts.item_seconds)
+            self._tickets[site.name] = ticket
+        return ticket
+
+    def _job_bucket(self) -> tuple[str, float] | None:
+        rate = self._job.policy.throttling.requests_per_second
+        return None if rate is None else (self._job.job_id, rate)
+
+    def _route(self, site: Site) -> Route | None:
+        """One for each site, kept while the attempt lasts: a session that changes its address is a suspicious one."""
+        if site.name not in self._routes:
+            self._routes[site.name] = self._network.ways.choose(
+                self._job.job_id, self._job.policy.proxy, site.name, site.policy, self._blocked
+            )
+        return self._routes[site.name]
+
+    async def robots_allow(self, url: str) -> bool:
+        """Whether the site's robots.txt lets the address be fetched, or need not be asked. Raises as `enter` does."""
+        try:
+            await self._ask_robots(self._network.directory.of(url), Request(url=url))
+        except Failed as failed:
+            if failed.failure.kind is FailureKind.ROBOTS_DENIED:
+                return False
+            raise
+        return True
+
+    # -- robots.txt ----------------------------------------------------------------------------------------------------
+
+    async def _ask_robots(self, site: Site, request: Request) -> float | None:
+        """The rate that the site's robots.txt asks for, if it does. Raises Failed when it denies the address."""
+        if site.policy.robots is RobotsMode.IGNORE:
+            return None
+        rules = await self._network.robots.rules(request.url, lambda url: self._fetch_robots(request, url))
+        if not rules.allow(request.url) and site.policy.robots is RobotsMode.OBEY:
+            message = f"robots.txt denies {shown(request.url)}"
+            raise Failed(Failure.of(FailureKind.ROBOTS_DENIED, message))
+        return 1 / rules.interval_seconds if rules.interval_seconds else None
+
+    async def _fetch_robots(self, asked_for: Request, url: str) -> Response:
+        """Under the same limits as any other request, and by the same way out."""
+        request = Request(
+            url=url,
+            headers=asked_for.headers,
+            connect_timeout_seconds=asked_for.connect_timeout_seconds,
+            request_timeout_seconds=asked_for.request_timeout_seconds,
+        )
+        response = await self._send(request)
+        for _ in range(MOST_HOPS):
+            following = next_request(request, response)
+            if following is None:
+                break
+            request = following
+            response = await self._send(request)
+        return response
+
+    async def _send(self, request: Request) -> Response:
+        site = self._network.directory.of(request.url)
+        self._route(site)
+        ticket = await self._ticket(site)
+        sent = self._let_out(site, ticket, await self._network.pacer.acquire(site, job=self._job_bucket()), request)
+        response: Response | None = None
+        try:
+            response = await self._network.transport.send(sent)
+        finally:
+            self.leave(sent, response, None)
+        return response
+
+
+def _verdict(failure: Failure | None) -> bool | None:
+    """What an attempt says of the site it ended at: well, badly, or nothing."""
+    if failure is None:
+        return True
+    rule = failure.rule
+    if rule.site_circuit:
+        return False
+    # A site that answers in a way we do not like is up; one that asks us to slow down says nothing of its health.
+    return True if rule.culprit is Culprit.SITE and failure.kind is not FailureKind.RATE_LIMITED else None

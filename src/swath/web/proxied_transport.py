@@ -1,0 +1,190 @@
+"""The transport for requests that go through a proxy: client → our gateway on loopback → proxy → site.
+
+Comes after the session, beside wreq_transport. Says whose fault a failure was: what the proxy did is never the site's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.proxies.route import Route
+from swath.web.address import canonical
+from swath.web.egress.guard import Guard
+from swath.web.gateway import GATEWAY_HEADER, Gateway
+from swath.web.transport import Request, Response, Transport
+from swath.web.trip import Trip
+from swath.web.wreq_exchange import Exchanges, Limits
+
+if TYPE_CHECKING:
+    import wreq
+
+__all__ = ["ProxiedTransport", "RoutedTransport"]
+
+_K = FailureKind
+_KNOCK_SECONDS: Final = 5.0
+_MOST_POOLS: Final = 16
+# Through a proxy these say only that bytes stopped coming, and the proxy is the one who stopped sending them.
+_CUT_SHORT: Final = frozenset({_K.CONNECT, _K.DNS_TEMPORARY, _K.DNS_UNKNOWN})
+
+
+class ProxiedTransport:
+    """Implements Transport for requests with a route. `ca_file`: certificates to trust besides the usual."""
+
+    def __init__(self, guard: Guard, limits: Limits | None = None, ca_file: Path | None = None) -> None:
+        self._guard = guard
+        self._limits = limits or Limits()
+        self._ca_file = ca_file
+        self._exchanges: Exchanges | None = None
+        self._pools: OrderedDict[tuple[float, str | None, Path | None], wreq.Client] = OrderedDict()
+        self._gateway = Gateway(self._dial)
+        self._starting = asyncio.Lock()
+        self._closed = False
+
+    async def send(self, request: Request) -> Response:
+        """See Transport. `wire_bytes` is what went over the route, both ways, since its last answer."""
+        route = request.route
+        if route is None:
+            raise Failed(Failure.of(_K.INTERNAL, "a request without a route came to the proxies"))
+        url = canonical(request.url)
+        if url != request.url:
+            request = msgspec.structs.replace(request, url=url)
+        target = await self._guard.check_proxied(url)
+        exchanges = await self._started()
+        trip = self._gateway.trip(route)
+        authority = f"{target.host}:{target.port}"
+        trip.authorities.add(authority)
+        trip.connect_seconds = request.connect_timeout_seconds
+        trip.trouble(authority)  # what is left of an earlier request is not this one's
+        route.meter.requests += 1
+        response = await self._exchanged(exchanges, request, route, trip, authority)
+        if response.header(GATEWAY_HEADER) == trip.token:
+            raise Failed(trip.trouble(authority) or Failure.of(_K.PROXY, f"the proxy {trip.name} failed"))
+        if target.scheme == "http" or route.opens_tls:
+            refusal = trip.read_refusal(response.status, response.headers, tunnel=False)
+            if refusal is not None:
+                raise Failed(refusal)
+        return msgspec.structs.replace(response, wire_bytes=trip.take_bytes())
+
+    async def close(self) -> None:
+        """See Transport."""
+        self._closed = True
+        for client in self._pools.values():
+            client.close()
+        self._pools.clear()
+        await self._gateway.close()
+
+    async def knock(self, scheme: str, host: str, port: int) -> bool:
+        """Whether a proxy can be connected to. Nothing is sent."""
+        try:
+            async with asyncio.timeout(_KNOCK_SECONDS):
+                _, writer = await self._dial(scheme, host, port)
+        except (OSError, TimeoutError, Failed):
+            return False
+        writer.close()
+        return True
+
+    async def _started(self) -> Exchanges:
+        """The client and the gateway, set up when the first request comes: many processes never use a proxy."""
+        async with self._starting:
+            if self._closed:
+                raise Failed(Failure.of(_K.INTERNAL, "the transport is closed"))
+            if self._exchanges is None:
+                await self._gateway.start()
+                self._exchanges = Exchanges(self._limits, self._ca_file)
+            return self._exchanges
+
+    async def _exchanged(
+        self, exchanges: Exchanges, request: Request, route: Route, trip: Trip, authority: str
+    ) -> Response:
+        proxy = exchanges.wreq.Proxy.all(f"http://127.0.0.1:{self._gateway.port}", username=trip.token, password="x")  # noqa: S106 the token is the secret, and good on this machine only
+        try:
+            return await exchanges.exchange(self._client(exchanges, request, route), request, proxy=proxy)
+        except Failed as failed:
+            raise Failed(_blamed(failed.failure, trip, authority, route)) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._closed or task is None or task.cancelling():
+                raise
+            raise Failed(Failure.of(_K.CONNECT, "the transport was closed")) from None
+
+    def _client(self, exchanges: Exchanges, request: Request, route: Route) -> wreq.Client:
+        """Connections are kept apart by token inside a client, so one serves many routes."""
+        key = (request.connect_timeout_seconds, request.impersonate, route.ca_file)
+        client = self._pools.get(key)
+        if client is None:
+            client = self._pools[key] = exchanges.client(
+                request.connect_timeout_seconds, pins={}, impersonate=request.impersonate, ca_file=route.ca_file
+            )
+            if len(self._pools) > _MOST_POOLS:
+                self._pools.popitem(last=False)
+        self._pools.move_to_end(key)
+        return client
+
+    async def _dial(self, scheme: str, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to a proxy, at an address that was checked. Raises Failed or OSError."""
+        try:
+            target = await self._guard.check_proxy(host, port)
+        except Failed as failed:
+            if failed.failure.kind not in {_K.DNS_TEMPORARY, _K.DNS_UNKNOWN}:
+                raise
+            raise OSError("the proxy's name cannot be looked up") from None
+        tls = _tls_to_proxy(self._ca_file) if scheme == "https" else None
+        for address in target.addresses[:-1]:
+            with suppress(OSError):
+                return await _connected(str(address), port, tls, host)
+        return await _connected(str(target.addresses[-1]), port, tls, host)
+
+
+class RoutedTransport:
+    """Implements Transport: sends each request by the way it names."""
+
+    def __init__(self, direct: Transport, proxied: Transport) -> None:
+        self._direct = direct
+        self._proxied = proxied
+
+    async def send(self, request: Request) -> Response:
+        """See Transport."""
+        return await (self._direct if request.route is None else self._proxied).send(request)
+
+    async def close(self) -> None:
+        """See Transport."""
+        await self._direct.close()
+        await self._proxied.close()
+
+
+async def _connected(
+    address: str, port: int, tls: ssl.SSLContext | None, host: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    name = host if tls is not None else None
+    return await asyncio.open_connection(address, port, ssl=tls, server_hostname=name, limit=256 * 1024)
+
+
+def _tls_to_proxy(ca_file: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        context.load_verify_locations(ca_file)
+    return context
+
+
+def _blamed(failure: Failure, trip: Trip, authority: str, route: Route) -> Failure:
+    """What the gateway saw counts before what the client made of it."""
+    if failure.kind in {_K.TOO_LARGE, _K.INTERNAL, _K.EGRESS_DENIED}:
+        return failure
+    trouble = trip.trouble(authority)
+    if trouble is not None:
+        return trouble
+    if failure.kind in _CUT_SHORT:
+        return Failure.of(_K.PROXY, f"through {route.name}: {failure.message}")
+    if failure.kind is _K.TLS and route.opens_tls and route.ca_file is None:
+        message = f"{failure.message}, through {route.name}; a provider that opens TLS needs SWATH_PROXY_CA_FILE"
+        return Failure.of(_K.ACCESS_POLICY, message)
+    return failure

@@ -1,0 +1,99 @@
+"""XPath over a parsed page. The tree that lxml needs is copied from ours, so XPath and CSS see the same nodes.
+
+Nothing is parsed a second time: there are no entities to expand and nothing to be fetched. Loaded when first asked for,
+because most scrapers use CSS.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from lxml import etree
+
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+__all__ = ["XPathTree"]
+
+_MOST_ELEMENTS: Final = 200_000
+_DEEPEST: Final = 500  # browsers stop there, too
+_NAME: Final = re.compile(r"[^\W\d][\w.-]*")
+_NO_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+class XPathTree:
+    """One page. Raises Failed too_large when it has too many elements or nests too deep to be searched this way."""
+
+    def __init__(self, tree: LexborHTMLParser) -> None:
+        self._nodes: dict[etree._Element, LexborNode] = {}
+        root = tree.root
+        if root is None:
+            raise Failed(Failure.of(FailureKind.LAYOUT_CHANGED, "the page is empty"))
+        self._root = self._copied(root)
+
+    def find(self, expression: str, variables: dict[str, str | float]) -> list[LexborNode | str]:
+        """Elements as our nodes, anything else as text. The value of a `$name` cannot change the meaning."""
+        # Plain strings: the clever ones of lxml hold the whole tree.
+        found: Any = etree.XPath(expression, smart_strings=False)(self._root, **variables)
+        results = found if isinstance(found, list) else [found]
+        return [self._nodes[one] if etree.iselement(one) else _as_text(one) for one in results]
+
+    def _copied(self, root: LexborNode) -> etree._Element:
+        top = self._element(root, None)
+        around = [top]
+        at, left = root.first_child, [root]
+        while left:
+            if at is None:
+                at = left.pop().next
+                around.pop()
+                continue
+            if at.is_text_node:
+                _append_text(around[-1], at.text_content or "")
+            elif at.is_element_node:
+                copy = self._element(at, around[-1])
+                if len(around) >= _DEEPEST:
+                    raise _too_large(f"nests deeper than {_DEEPEST} elements")
+                around.append(copy)
+                left.append(at)
+                at = at.first_child
+                continue
+            at = at.next
+        return top
+
+    def _element(self, node: LexborNode, parent: etree._Element | None) -> etree._Element:
+        if len(self._nodes) >= _MOST_ELEMENTS:
+            raise _too_large(f"has more than {_MOST_ELEMENTS:,} elements")
+        tag = node.tag or ""
+        tag = tag if _NAME.fullmatch(tag) else re.sub(r"[^\w.-]", "_", f"_{tag}")
+        copy = etree.Element(tag) if parent is None else etree.SubElement(parent, tag)
+        for name, value in node.attributes.items():
+            if _NAME.fullmatch(name):  # @click and the like have no place in XML, and so no XPath
+                copy.set(name, _NO_XML.sub("", value or ""))
+        self._nodes[copy] = node
+        return copy
+
+
+def _append_text(element: etree._Element, text: str) -> None:
+    text = _NO_XML.sub("", text)
+    if len(element):
+        last = element[-1]
+        last.tail = (last.tail or "") + text
+    else:
+        element.text = (element.text or "") + text
+
+
+def _as_text(value: object) -> str:
+    """Numbers and truth values as XPath's own string() writes them."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _too_large(what: str) -> Failed:
+    return Failed(Failure.of(FailureKind.TOO_LARGE, f"the page {what}, which is too much for XPath"))

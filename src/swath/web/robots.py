@@ -1,0 +1,126 @@
+"""robots.txt (RFC 9309): fetched once for all workers, kept for a day, asked before every request. Parsed by protego.
+
+Before: web/passage.py, which also brings the way to fetch it. The answers are shared through the site book.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from protego import Protego
+
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.ports.clock import Clock
+from swath.ports.site_book import KeptRobots, SiteBook
+from swath.web.transport import Response
+
+__all__ = ["Fetch", "Robots", "Rules"]
+
+Fetch = Callable[[str], Awaitable[Response]]
+
+KEEP_SECONDS: Final = 24 * 3_600.0
+KEEP_REFUSAL_SECONDS: Final = 300.0  # a 5xx denies everything; it may soon be over
+LARGEST_BYTES: Final = 500 * 1024  # what lies beyond is not read, as the standard allows
+MOST_HOPS: Final = 5
+LONGEST_DELAY_SECONDS: Final = 300.0  # a crawl-delay above it is taken for this
+_FETCH_SECONDS: Final = 60.0
+_ASK_AGAIN_SECONDS: Final = 0.05
+_MOST_ORIGINS: Final = 1_000
+
+
+class Rules:
+    """What a robots.txt says to us."""
+
+    __slots__ = ("_agent", "_parsed", "denies_all", "interval_seconds")
+
+    def __init__(self, kept: KeptRobots, agent: str) -> None:
+        self._agent = agent
+        self._parsed: Protego | None = None
+        self.denies_all = kept.status >= 500
+        self.interval_seconds = 0.0
+        if 200 <= kept.status < 300 and kept.body.strip():
+            self._parsed = Protego.parse(kept.body[:LARGEST_BYTES].decode("utf-8", "replace"))
+            self.interval_seconds = min(LONGEST_DELAY_SECONDS, _interval(self._parsed, agent))
+
+    def allow(self, url: str) -> bool:
+        """Whether the address may be fetched."""
+        if self._parsed is None:
+            return not self.denies_all
+        return bool(self._parsed.can_fetch(url, self._agent))
+
+
+def _interval(parsed: Protego, agent: str) -> float:
+    delay = parsed.crawl_delay(agent) or 0.0
+    rate = parsed.request_rate(agent)
+    return max(delay, rate.seconds / rate.requests if rate is not None and rate.requests else 0.0)
+
+
+class Robots:
+    """Process-wide. Only one process at a time fetches the file of an origin."""
+
+    def __init__(self, book: SiteBook, clock: Clock, agent: str = "swath") -> None:
+        self._book = book
+        self._clock = clock
+        self._agent = agent
+        self._known: dict[str, tuple[Rules, float]] = {}
+        self._fetching: dict[str, asyncio.Lock] = {}
+
+    async def rules(self, url: str, fetch: Fetch) -> Rules:
+        """The rules of the address's origin, fetched if nobody has them.
+
+        Raises Failed as the fetch does: a site that cannot be reached has not denied anything.
+        """
+        origin = _origin(url)
+        known = self._known.get(origin)
+        if known is not None and self._clock.now() < known[1]:
+            return known[0]
+        async with self._fetching.setdefault(origin, asyncio.Lock()):
+            known = self._known.get(origin)
+            if known is None or self._clock.now() >= known[1]:
+                known = await self._shared(origin, fetch)
+                if len(self._known) >= _MOST_ORIGINS:
+                    oldest = next(iter(self._known))
+                    del self._known[oldest], self._fetching[oldest]
+                self._known[origin] = known
+        return known[0]
+
+    async def _shared(self, origin: str, fetch: Fetch) -> tuple[Rules, float]:
+        while True:
+            kept = await self._book.robots(origin, _FETCH_SECONDS)
+            if kept is None:
+                await self._clock.sleep(_ASK_AGAIN_SECONDS)
+                continue
+            if kept.status == 0:
+                kept = await self._fetched(origin, fetch)
+            return Rules(kept, self._agent), kept.fetched_at + _keep_seconds(kept)
+
+    async def _fetched(self, origin: str, fetch: Fetch) -> KeptRobots:
+        try:
+            response = await fetch(origin + "/robots.txt")
+            kept = KeptRobots(_told(response), response.body[:LARGEST_BYTES], self._clock.now())
+        except BaseException:
+            await self._book.keep_robots(origin, KeptRobots(0), 0.0)  # the next who asks is to fetch it, at once
+            raise
+        await self._book.keep_robots(origin, kept, _keep_seconds(kept))
+        return kept
+
+
+def _told(response: Response) -> int:
+    """The status that counts. Raises Failed where the file says nothing now, but will."""
+    if response.status == 429:
+        message = "the site is too busy to tell its robots.txt (HTTP 429)"
+        raise Failed(Failure.of(FailureKind.RATE_LIMITED, message))
+    return response.status if not 300 <= response.status < 400 else 404  # too many hops: as if there were none
+
+
+def _keep_seconds(kept: KeptRobots) -> float:
+    return KEEP_REFUSAL_SECONDS if kept.status >= 500 else KEEP_SECONDS
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -1,0 +1,87 @@
+"""Signatures of one site: finds the first of a policy's signatures that fits an answer.
+
+They come from YAML and are regular expressions of an operator's, so they only ever see a bounded part of what a site
+sends. Asked by web/classify.py before anything general.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+
+from selectolax.lexbor import LexborHTMLParser
+
+from swath.domain.site import Signature
+from swath.web.evidence import source_of
+from swath.web.transport import Response
+
+__all__ = ["first_fitting"]
+
+_MOST_URL: Final = 2_048
+_MOST_HEADER: Final = 4_096
+_MOST_TITLE: Final = 300
+_DEEPEST: Final = 3_000  # the parser's time grows with the square of the depth
+_TITLE: Final = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
+
+
+def first_fitting(signatures: tuple[Signature, ...], response: Response) -> Signature | None:
+    """The first that fits, in the order of the policy."""
+    answer = _Answer(response)
+    return next((signature for signature in signatures if _fits(signature, answer)), None)
+
+
+class _Answer:
+    """An answer whose parts are made when a signature first asks for them."""
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
+
+    @functools.cached_property
+    def source(self) -> str:
+        return source_of(self.response)
+
+    @functools.cached_property
+    def title(self) -> str:
+        found = _TITLE.search(self.source)
+        return " ".join(found[1][:_MOST_TITLE].split()) if found else ""
+
+    @functools.cached_property
+    def tree(self) -> LexborHTMLParser | None:
+        if self.source.count("<") - 2 * self.source.count("</") > _DEEPEST:
+            return None
+        return LexborHTMLParser(self.source)
+
+
+def _fits(signature: Signature, answer: _Answer) -> bool:
+    """All that is given must fit; what costs least is asked first."""
+    response = answer.response
+    if signature.status and response.status not in signature.status:
+        return False
+    if signature.largest_bytes is not None and len(response.body) > signature.largest_bytes:
+        return False
+    if signature.url is not None and not _compiled(signature.url).search(response.url[:_MOST_URL]):
+        return False
+    if signature.header is not None and not _has_header(signature.header, response):
+        return False
+    if signature.title is not None and not _compiled(signature.title).search(answer.title):
+        return False
+    if signature.body is not None and not _compiled(signature.body).search(answer.source):
+        return False
+    return signature.css is None or _matches(signature.css, answer.tree)
+
+
+def _has_header(wanted: str, response: Response) -> bool:
+    name, _, pattern = wanted.partition(":")
+    search = _compiled(pattern.strip()).search
+    name = name.strip().lower()
+    return any(known == name and search(value[:_MOST_HEADER]) is not None for known, value in response.headers)
+
+
+def _matches(selector: str, tree: LexborHTMLParser | None) -> bool:
+    return tree is not None and tree.css_first(selector) is not None
+
+
+@functools.lru_cache(maxsize=1_024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)

@@ -1,0 +1,211 @@
+"""One exchange on wreq: makes clients, sends a request, reads its answer under the caps. Every error becomes a Failure.
+
+Used by the transports, direct and proxied, which decide where a client may connect. The only module that calls wreq.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.web.address import shown
+from swath.web.decode import Body
+from swath.web.egress.addresses import IPAddress
+from swath.web.redirects import is_redirect
+from swath.web.stalls import Pace, Stalls
+from swath.web.transport import Headers, Request, Response
+from swath.web.wreq_errors import failure_of
+
+if TYPE_CHECKING:
+    import wreq
+
+__all__ = ["Exchanges", "Limits"]
+
+_IDLE_SECONDS: Final = 20.0  # below the keep-alive of common servers, so that few connections die under a request
+_MOST_HEADERS: Final = 256
+_PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer may cost. Decoded, a body may be as large as on the wire, and no larger.
+
+    A body must bring `min_bytes_per_second` over each `window_seconds`, the first time within `grace_seconds`.
+    """
+
+    body_bytes: int = 32 * 1024 * 1024
+    header_bytes: int = 256 * 1024
+    min_bytes_per_second: int = 1_024
+    window_seconds: float = 5.0
+    grace_seconds: float = 10.0
+
+
+class Exchanges:
+    """The client library, loaded and set up once per process. Safe to share."""
+
+    def __init__(self, limits: Limits, ca_file: Path | None = None) -> None:
+        import wreq  # noqa: PLC0415 loads a 10 MB library, which commands that fetch nothing do without
+
+        self.wreq = wreq
+        self.limits = limits
+        self._ca_file = ca_file
+        self._methods = {method: getattr(wreq.Method, method) for method in ("GET", "HEAD", "POST", "PUT", "DELETE")}
+        self._profiles = {_flat(name): name for name in dir(wreq.Profile) if not name.startswith("_")}
+        self._runtime = wreq.Runtime(workers=1, thread_name="swath-http")  # more of them cost CPU and gain nothing
+        self._stalls = Stalls(limits.min_bytes_per_second, limits.window_seconds, limits.grace_seconds)
+        self._stores: dict[Path, wreq.CertStore] = {}
+
+    def client(
+        self,
+        connect_timeout_seconds: float,
+        *,
+        pins: Mapping[str, Collection[IPAddress]] | None = None,
+        impersonate: str | None = None,
+        ca_file: Path | None = None,
+    ) -> wreq.Client:
+        """A client of its own pool. `pins`: names and where they are dialled; other names it would look up itself.
+
+        Raises Failed internal for a browser that it cannot imitate, or a `ca_file` that holds no certificates.
+        """
+        options: dict[str, Any] = {}
+        if pins is not None:
+            options["dns_options"] = dns = self.wreq.dns.DnsOptions()
+            for name, addresses in pins.items():
+                dns.add_resolve(name, list(addresses))
+        if impersonate is None:
+            options["http1_options"] = self.wreq.http1.Http1Options(max_headers=_MOST_HEADERS)
+            options["http2_options"] = self.wreq.http2.Http2Options(max_header_list_size=self.limits.header_bytes)
+        else:
+            options["emulation"] = self.wreq.Emulation(self._profile(impersonate), headers=False)
+        trusted = ca_file or self._ca_file
+        if trusted is not None:
+            options["tls_verify"] = self._store(trusted)
+        return self.wreq.Client(
+            runtime=self._runtime,
+            connect_timeout=timedelta(seconds=connect_timeout_seconds),
+            pool_idle_timeout=timedelta(seconds=_IDLE_SECONDS),
+            redirect=self.wreq.redirect.Policy.none(),
+            cookie_store=False,
+            referer=False,
+            no_proxy=True,
+            gzip=False,
+            brotli=False,
+            deflate=False,
+            zstd=False,
+            **options,
+        )
+
+    async def exchange(
+        self,
+        client: wreq.Client,
+        request: Request,
+        *,
+        pinned: Collection[IPAddress] | None = None,
+        proxy: wreq.Proxy | None = None,
+    ) -> Response:
+        """Sends the request and reads the answer, within its time. Raises Failed, or else was cancelled.
+
+        With `pinned`, an answer from any other address is egress_denied. CancelledError comes out, too, when the
+        client is closed under it.
+        """
+        timer = asyncio.timeout(request.request_timeout_seconds)
+        pace = Pace(timer)
+        try:
+            async with timer:
+                answer = await self._sent(client, request, proxy)
+                if pinned is not None and (answer.remote_addr is None or answer.remote_addr.ip() not in pinned):
+                    raise Failed(Failure.of(FailureKind.EGRESS_DENIED, f"{shown(request.url)} answered from elsewhere"))
+                return await self._read(answer, request, pace)
+        except Failed:
+            raise
+        except TimeoutError:
+            raise Failed(Failure.of(FailureKind.TIMEOUT, self._time_over(request, pace))) from None
+        except Exception as error:  # noqa: BLE001 whatever a site makes the client raise fails the item, not the worker
+            # Its text holds the address with all that is secret in it, so it does not go on.
+            raise Failed(failure_of(error, shown(request.url))) from None
+
+    async def _sent(self, client: wreq.Client, request: Request, proxy: wreq.Proxy | None) -> wreq.Response:
+        method, headers = self._methods.get(request.method), dict(request.headers)
+        if method is None:
+            raise Failed(Failure.of(FailureKind.INTERNAL, f"{request.method!r} is no method that is sent"))
+        options: dict[str, Any] = {} if proxy is None else {"proxy": proxy}
+        if request.body:
+            options["body"] = request.body
+        elif request.method in {"POST", "PUT"}:
+            headers["Content-Length"] = "0"  # some servers refuse a post without it, and the client leaves it out
+        return await client.request(method, request.url, headers=headers, **options)
+
+    async def _read(self, answer: wreq.Response, request: Request, pace: Pace) -> Response:
+        received = _pairs(answer.headers)
+        head_bytes = sum(len(name) + len(value) + 4 for name, value in received)
+        if head_bytes > self.limits.header_bytes:
+            raise _too_large(f"the head of the answer has {head_bytes} bytes", request)
+        status = answer.status.as_int()
+        if is_redirect(status, received):
+            async with answer:  # what has not come yet of the body is not waited for
+                return Response(url=request.url, status=status, headers=received, wire_bytes=head_bytes)
+        cap_bytes = min(self.limits.body_bytes, request.largest_bytes or self.limits.body_bytes)
+        announced = answer.content_length
+        if announced is not None and announced > cap_bytes and request.method != "HEAD":
+            raise _too_large(f"the body has {announced} bytes, more than {cap_bytes},", request)
+        body = Body([value for name, value in received if name == "content-encoding"], cap_bytes)
+        self._stalls.begin(pace, body)
+        try:
+            async with answer.stream() as stream:
+                async for chunk in stream:
+                    if type(chunk) is memoryview:  # the other kind are trailers
+                        body.feed(bytes(chunk))
+        finally:
+            self._stalls.end(pace)
+        return Response(
+            url=request.url,
+            status=status,
+            headers=received,
+            body=body.whole(),
+            wire_bytes=head_bytes + body.wire_bytes,
+        )
+
+    def _time_over(self, request: Request, pace: Pace) -> str:
+        if pace.too_slow:
+            least = self.limits.min_bytes_per_second
+            return f"the body came with less than {least} bytes a second at {shown(request.url)}"
+        return f"no whole answer within {request.request_timeout_seconds:g} s at {shown(request.url)}"
+
+    def _profile(self, impersonate: str) -> Any:
+        name = self._profiles.get(_flat(impersonate))
+        if name is None:
+            message = f"there is no browser {impersonate!r} to imitate; one that is known is chrome_143"
+            raise Failed(Failure.of(FailureKind.INTERNAL, message))
+        return getattr(self.wreq.Profile, name)
+
+    def _store(self, ca_file: Path) -> wreq.CertStore:
+        if ca_file not in self._stores:
+            try:
+                certificates = _PEM.findall(ca_file.read_text("ascii"))
+                if not certificates:
+                    raise ValueError("it holds none")
+                made = self.wreq.CertStore(pem_certs=certificates, default_paths=True)
+            except Exception as error:  # unreadable, no text, or nothing that the client takes for a certificate
+                message = f"{ca_file.name} cannot be used for certificates: {error}"
+                raise Failed(Failure.of(FailureKind.INTERNAL, message)) from error
+            self._stores[ca_file] = made
+        return self._stores[ca_file]
+
+
+def _too_large(what: str, request: Request) -> Failed:
+    return Failed(Failure.of(FailureKind.TOO_LARGE, f"{what} at {shown(request.url)}"))
+
+
+def _flat(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "").replace(".", "")
+
+
+def _pairs(headers: wreq.HeaderMap) -> Headers:
+    return tuple((str(name, "latin-1").lower(), str(value, "latin-1")) for name, value in headers)

@@ -1,0 +1,77 @@
+"""A hostile site and the real way to it: session, transport and egress guard, with short patience."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from swath.backends.clock import SystemClock
+from swath.domain.errors import Failed
+from swath.domain.failure import FailureKind
+from swath.domain.policy import Timeouts
+from swath.testing.hostile import Behaviour, HostileSite
+from swath.web.egress.guard import Guard
+from swath.web.egress.resolver import SystemResolver
+from swath.web.page import WebPage
+from swath.web.session import WebSession
+from swath.web.wreq_exchange import Limits
+from swath.web.wreq_transport import WreqTransport
+
+__all__ = ["HARD_SECONDS", "PATIENCE", "Meeting", "meeting", "read_all"]
+
+PATIENCE = Timeouts(connect_seconds=0.3, request_seconds=0.5)
+# What a meeting may take in all: nothing hangs, even on a machine that has other things to do.
+HARD_SECONDS = 15.0
+
+
+class Meeting:
+    """Fetches from the site as an item would."""
+
+    def __init__(self, site: HostileSite, transport: WreqTransport) -> None:
+        self.site = site
+        self._transport = transport
+
+    def session(self, patience: Timeouts = PATIENCE) -> WebSession:
+        return WebSession(self._transport, patience, SystemClock())
+
+    async def end_of(self, behaviour: Behaviour) -> tuple[WebPage | FailureKind, float]:
+        """The page or the kind of failure, and the seconds that it took. Reads the page, as an extractor would."""
+        began = time.perf_counter()
+        ended: WebPage | FailureKind
+        try:
+            async with asyncio.timeout(HARD_SECONDS):
+                ended = await self.session().get(self.site.address(behaviour))
+                read_all(ended)
+        except Failed as failed:
+            ended = failed.failure.kind
+        return ended, time.perf_counter() - began
+
+    async def next_is_fine(self, behaviour: Behaviour) -> bool:
+        """A good page from the same place; over the same connection, if the client still has it."""
+        page = await self.session(Timeouts(connect_seconds=5, request_seconds=5)).get(self.site.fine(behaviour))
+        return page.text_of("h1") == "fine"
+
+
+def read_all(page: WebPage) -> None:
+    """Everything that reading a page does: decode, parse, search."""
+    page.text.encode("utf-8")
+    page.css("h1")
+    page.text_of("title")
+    assert page.base_url
+
+
+@asynccontextmanager
+async def meeting(folder: Path, limits: Limits | None = None) -> AsyncIterator[Meeting]:
+    async with HostileSite() as site:
+        authority = folder / "authority.pem"
+        authority.write_bytes(site.ca_pem)
+        clock = SystemClock()
+        guard = Guard(SystemResolver(clock), clock, allow_private=site.places)
+        transport = WreqTransport(guard, limits, authority)
+        try:
+            yield Meeting(site, transport)
+        finally:
+            await transport.close()

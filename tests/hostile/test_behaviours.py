@@ -1,0 +1,33 @@
+"""Every behaviour of the hostile site ends as its table says, soon, and the next request is fine."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from swath.testing.hostile import BEHAVIOURS, Behaviour
+from swath.web.page import WebPage
+from tests.hostile.meeting import PATIENCE, Meeting, meeting
+
+pytestmark = pytest.mark.req("Z6", "H2", "H3")
+
+# Above our patience: for parsing, for 32 MB that come before they are refused, for a machine that has other work.
+SOON_SECONDS = PATIENCE.request_seconds + 5.0
+
+
+@pytest.fixture
+async def met(tmp_path: Path) -> AsyncIterator[Meeting]:
+    async with meeting(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("one", BEHAVIOURS.values(), ids=BEHAVIOURS.keys())
+async def test_it_ends_as_the_table_says_and_the_next_request_is_fine(one: Behaviour, met: Meeting) -> None:
+    ended, seconds = await met.end_of(one)
+    if one.kinds:
+        assert ended in one.kinds
+    else:
+        assert isinstance(ended, WebPage), ended
+    assert seconds < SOON_SECONDS
+    assert await met.next_is_fine(one)
+    assert met.site.canary_hits == 0

@@ -1,0 +1,181 @@
+"""A site that is left alone: its items wait, its job is not claimed, and after three failed probes it is given up."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.site_book import MemorySiteBook
+from swath.backends.memory.store import MemoryStore
+from swath.domain.errors import SiteHeld
+from swath.domain.item import Item
+from swath.domain.job import Job, JobStatus, Stopping
+from swath.domain.policy import ExecutionPolicy
+from swath.domain.site_circuit import CircuitState
+from swath.domain.transitions import ItemState, JobState
+from swath.kit.declare import scraper as declare
+from swath.kit.scraper import HttpScraper
+from swath.pipeline.execute.holds import Holds
+from swath.pipeline.execute.parts import Parts, WorkerOptions
+from swath.pipeline.execute.worker import Worker
+from swath.pipeline.finish.deletion import Remover
+from swath.pipeline.finish.ending import Finisher
+from swath.ports.job_store import Batch
+from swath.testing.clock import FakeClock
+from swath.testing.network import open_network
+from swath.web.page import WebPage
+from swath.web.session import WebSession
+from swath.web.transport import Request, Response
+
+SITE = "county.example"
+
+
+@declare("visit", version="1", sites=[SITE])
+class Visit(HttpScraper):
+    """One request for every item."""
+
+    async def fetch(self, item: Any, web: WebSession) -> WebPage:
+        return await web.get(f"http://{SITE}/")
+
+
+class Broken:
+    """A site that answers with one status, and counts."""
+
+    def __init__(self) -> None:
+        self.status = 500
+        self.requests = 0
+
+    async def send(self, request: Request) -> Response:
+        self.requests += 1
+        await asyncio.sleep(0)
+        return Response(url=request.url, status=self.status, body=b"<p>here</p>")
+
+    async def close(self) -> None:
+        pass
+
+
+class Room:
+    """One worker on one job that needs one site."""
+
+    def __init__(self, items: int = 40, **policy: Any) -> None:
+        self.clock = FakeClock()
+        self.store = MemoryStore(self.clock, lease_seconds=1e9)
+        self.site = Broken()
+        self.book = MemorySiteBook(self.clock)
+        self.network = open_network(
+            self.site, self.clock, self.book, breaker={"window": 10, "failures": 5, "reopen_seconds": 120}
+        )
+        self.items = items
+        self.policy = ExecutionPolicy.model_validate(
+            {
+                "retries": {"max_retries": 0},
+                "circuit_breaker": {"min_requests": 1_000, "consecutive_failures": 1_000},
+                **policy,
+            }
+        )
+
+    async def load(self) -> None:
+        job = Job(job_id="j", scraper_id="visit", sites=(SITE,), policy=self.policy)
+        await self.store.submit(job)
+        rows = tuple(Item(n, str(n), {}) for n in range(1, self.items + 1))
+        await self.store.load("j", Batch(0, 1, self.items, "d", rows))
+        await self.store.seal("j", 1)
+
+    async def work(self, until: Callable[[JobStatus], bool], step_seconds: float = 1.0) -> JobStatus:
+        """Lets the time run on until the job looks as it should."""
+        storage = MemoryResults()
+        registry: Any = type("Registry", (), {"get": lambda *_: Visit()})()
+        worker = Worker(
+            Parts(
+                book=self.store,
+                storage=storage,
+                sites=self.book,
+                clock=self.clock,
+                registry=registry,
+                network=self.network,
+                finisher=Finisher(self.store, self.store, storage, self.clock, "w"),
+                remover=Remover(self.store, storage, self.clock, "w"),
+            ),
+            WorkerOptions(worker_id="w", grace_seconds=2.0, report_seconds=0.05, housekeeping_seconds=0.02),
+        )
+        stop = asyncio.Event()
+        working = asyncio.create_task(worker.run(stop))
+        try:
+            async with asyncio.timeout(20):
+                while not until(status := await self.store.status("j")):
+                    await asyncio.sleep(0.01)
+                    self.clock.advance(step_seconds)
+        finally:
+            stop.set()
+            await working
+        return status
+
+
+@pytest.fixture
+async def room() -> Room:
+    made = Room()
+    await made.load()
+    return made
+
+
+def is_open(room: Room) -> bool:
+    return room.book.glance(SITE).state is not CircuitState.CLOSED
+
+
+@pytest.mark.req("D3")
+async def test_items_of_a_site_whose_circuit_is_open_wait_without_burning_tries(room: Room) -> None:
+    await room.work(lambda _: is_open(room), step_seconds=0.0)
+    await room.work(lambda status: status.counts.queued + status.counts.in_progress == 0, step_seconds=0.0)
+    reached = room.site.requests
+    assert 5 <= reached <= 5 + 8, "what was under way when it opened, and nothing else"
+    waiting = [item for item in await room.store.items("j") if item.state is ItemState.PENDING]
+    assert len(waiting) == 40 - reached
+    held = [item for item in waiting if item.not_before is not None]
+    assert held, "they wait for the site, with a time"
+    assert all(item.attempts == () for item in waiting)
+    assert (await room.store.status("j")).circuit_opened is None
+
+
+@pytest.mark.req("D3")
+async def test_the_job_goes_on_when_a_probe_succeeds(room: Room) -> None:
+    await room.work(lambda _: is_open(room), step_seconds=0.0)
+    room.site.status = 200
+    status = await room.work(lambda status: status.state.terminal, step_seconds=5.0)
+    assert status.state is JobState.PARTIALLY_COMPLETED
+    assert status.counts.failed + status.counts.success == 40
+    assert status.counts.failed <= 13
+    assert not is_open(room)
+
+
+@pytest.mark.req("D3", "J4")
+async def test_three_failed_probes_in_a_row_open_the_circuit_of_a_job_with_no_other_site(room: Room) -> None:
+    status = await room.work(lambda status: status.stopping is not None or status.state.terminal, step_seconds=5.0)
+    assert status.stopping is Stopping.CIRCUIT_OPEN
+    assert status.circuit_opened == f"site {SITE} failed 3 probes in a row"
+    assert room.site.requests <= 13 + 3, "after it opened nothing but the probes was sent"
+
+
+@pytest.mark.req("D3")
+async def test_a_job_with_other_sites_is_not_held_as_a_whole() -> None:
+    room = Room()
+    holds = Holds(room.store, room.network, room.clock)
+    two = Job(job_id="two", scraper_id="x", sites=(SITE, "other.example"))
+    one = Job(job_id="one", scraper_id="x", sites=(f"http://www.{SITE}/start", SITE))
+    held = SiteHeld(SITE, "its circuit is open", 60.0)
+    assert not any(holds.hold(two, held) for _ in range(10))
+    assert holds.hold(one, held)
+    assert holds.jobs == {"one"}
+    room.clock.advance(61)
+    assert holds.jobs == set()
+
+
+@pytest.mark.req("D3")
+async def test_a_job_that_names_no_site_is_held_after_several_items_in_a_row() -> None:
+    room = Room()
+    holds = Holds(room.store, room.network, room.clock)
+    job, held = Job(job_id="any", scraper_id="x"), SiteHeld(SITE, "its circuit is open", 60.0)
+    assert [holds.hold(job, held) for _ in range(3)] == [False] * 3
+    holds.went_on("any")
+    assert [holds.hold(job, held) for _ in range(5)] == [False] * 4 + [True]

@@ -1,0 +1,284 @@
+"""Site circuits as the worker meets them: what is let through, what is held and for how long, and what is written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swath.backends.memory.site_book import MemorySiteBook
+from swath.domain.errors import SiteHeld, StoreUnavailable
+from swath.domain.hours import AllowedHours, Window
+from swath.domain.job import WaitingFor
+from swath.domain.site import Breaker, SitePolicy
+from swath.domain.site_circuit import Admission, CircuitState, SiteCircuit
+from swath.sites.circuits import SiteCircuits
+from swath.sites.directory import Site
+from swath.testing.clock import FakeClock
+
+GOOD, BAD = True, False
+
+
+class Book(MemorySiteBook):
+    """Counts what is written, and can be out of reach."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.recorded: list[list[bool]] = []
+        self.admissions = 0
+        self.gone = False
+
+    async def admit(self, name: str, breaker: Breaker, probe_seconds: float) -> Admission:
+        self.admissions += 1
+        return await super().admit(name, breaker, probe_seconds)
+
+    async def record(self, name: str, breaker: Breaker, outcomes: Sequence[bool], epoch: int) -> SiteCircuit:
+        if self.gone:
+            raise StoreUnavailable("locked", WaitingFor.STORE)
+        self.recorded.append(list(outcomes))
+        return await super().record(name, breaker, outcomes, epoch)
+
+
+class Visitor:
+    """Comes to one site, and leaves it again."""
+
+    def __init__(self, breaker: Breaker | None = None) -> None:
+        self.clock = FakeClock()
+        self.book = Book(self.clock)
+        self.circuits = SiteCircuits(self.book, self.clock, chance=lambda: 1.0)
+        self.site = Site("county", SitePolicy(breaker=breaker or Breaker()))
+
+    async def attempt(self, good: bool | None) -> None:
+        ticket = await self.circuits.enter(self.site, 60)
+        self.circuits.check(ticket)
+        self.circuits.leave(ticket, good)
+        await self.circuits.close()
+
+    async def open(self) -> None:
+        for _ in range(self.site.policy.breaker.failures):
+            await self.attempt(BAD)
+
+    def state(self) -> CircuitState:
+        return self.book.glance("county").state
+
+
+@pytest.mark.req("D3", "property 27")
+@settings(deadline=None)
+@given(st.integers(1, 12), st.data())
+def test_property_27_the_circuit_opens_exactly_at_its_threshold(window: int, data: st.DataObject) -> None:
+    failures = data.draw(st.integers(1, window))
+    outcomes = data.draw(st.lists(st.sampled_from([GOOD, GOOD, BAD, None]), max_size=60))
+
+    async def run() -> None:
+        visitor = Visitor(Breaker(window=window, failures=failures))
+        told: list[bool] = []
+        for outcome in outcomes:
+            await visitor.attempt(outcome)
+            told += [] if outcome is None else [outcome]
+            reached = told[-window:].count(BAD) >= failures
+            assert visitor.state() is (CircuitState.OPEN if reached else CircuitState.CLOSED)
+            if reached:
+                return
+
+    asyncio.run(run())
+
+
+@pytest.mark.req("D3", "property 28")
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 30), max_size=12))
+def test_property_28_an_open_circuit_rejects_at_once(pauses: list[float]) -> None:
+    async def run() -> None:
+        visitor = Visitor()
+        await visitor.open()
+        opened_at, asked = visitor.clock.boot(), visitor.book.admissions
+        for pause in pauses:
+            visitor.clock.advance(pause)
+            if visitor.clock.boot() >= opened_at + 120:
+                return
+            entering = visitor.circuits.enter(visitor.site, 60)
+            with pytest.raises(SiteHeld):
+                entering.send(None)  # it does not even wait for the event loop
+            assert visitor.book.admissions == asked, "nor is anything written"
+
+    asyncio.run(run())
+
+
+@pytest.mark.req("D3")
+async def test_who_is_held_is_told_how_long_a_little_more_than_needed() -> None:
+    visitor = Visitor()
+    await visitor.open()
+    visitor.clock.advance(20)
+    with pytest.raises(SiteHeld) as held:
+        await visitor.circuits.enter(visitor.site, 60)
+    assert (held.value.site, held.value.why) == ("county", "its circuit is open")
+    assert held.value.wait_seconds == pytest.approx(110)
+
+
+@pytest.mark.req("D3")
+async def test_of_many_one_is_the_probe_and_the_others_look_again_soon() -> None:
+    visitor = Visitor()
+    await visitor.open()
+    visitor.clock.advance(120)
+    probe = await visitor.circuits.enter(visitor.site, 60)
+    for _ in range(5):
+        with pytest.raises(SiteHeld, match="a probe is under way") as held:
+            await visitor.circuits.enter(visitor.site, 60)
+        assert held.value.wait_seconds < 6
+    visitor.circuits.check(probe)  # which itself goes on
+    visitor.circuits.leave(probe, GOOD)
+    await visitor.circuits.close()
+    assert visitor.state() is CircuitState.CLOSED
+    visitor.circuits.check(await visitor.circuits.enter(visitor.site, 60))
+
+
+@pytest.mark.req("D3")
+async def test_failed_probes_are_counted_until_one_succeeds() -> None:
+    visitor = Visitor()
+    await visitor.open()
+    for failed in range(1, 4):
+        visitor.clock.advance(120)
+        await visitor.attempt(BAD)
+        assert visitor.circuits.failed_probes("county") == failed
+    visitor.clock.advance(120)
+    await visitor.attempt(GOOD)
+    assert visitor.circuits.failed_probes("county") == 0
+
+
+@pytest.mark.req("D3")
+async def test_a_probe_that_says_nothing_leaves_its_place_when_its_time_is_over() -> None:
+    visitor = Visitor()
+    await visitor.open()
+    visitor.clock.advance(120)
+    await visitor.attempt(None)
+    assert visitor.state() is CircuitState.HALF_OPEN
+    with pytest.raises(SiteHeld):
+        await visitor.attempt(GOOD)
+    visitor.clock.advance(60)
+    await visitor.attempt(GOOD)
+    assert visitor.state() is CircuitState.CLOSED
+    assert visitor.circuits.failed_probes("county") == 0
+
+
+@pytest.mark.req("D3")
+async def test_an_attempt_under_way_sends_nothing_more_when_the_circuit_has_opened() -> None:
+    visitor = Visitor()
+    ticket = await visitor.circuits.enter(visitor.site, 60)
+    await visitor.open()
+    with pytest.raises(SiteHeld):
+        visitor.circuits.check(ticket)
+    visitor.clock.advance(120)
+    old = await visitor.circuits.enter(visitor.site, 60)
+    visitor.clock.advance(61)  # the probe took too long, and another one took its place
+    await visitor.circuits.enter(visitor.site, 60)
+    with pytest.raises(SiteHeld):
+        visitor.circuits.check(old)
+
+
+@pytest.mark.req("D3")
+async def test_good_outcomes_are_written_with_the_next_failure_and_only_as_many_as_count() -> None:
+    visitor = Visitor()
+    for _ in range(500):
+        await visitor.attempt(GOOD)
+    assert visitor.book.recorded == []
+    await visitor.attempt(BAD)
+    await visitor.attempt(GOOD)
+    await visitor.attempt(BAD)
+    assert visitor.book.recorded == [[GOOD] * 9 + [BAD], [GOOD, BAD]]
+
+
+@pytest.mark.req("D3")
+async def test_good_outcomes_are_written_at_once_while_traffic_comes_back() -> None:
+    visitor = Visitor()
+    await visitor.open()
+    visitor.clock.advance(120)
+    await visitor.attempt(GOOD)
+    before = len(visitor.book.recorded)
+    for _ in range(3):
+        await visitor.attempt(GOOD)
+    assert visitor.book.recorded[before:] == [[GOOD]] * 3
+    assert visitor.book.glance("county").ramp == 4
+
+
+@pytest.mark.req("D3")
+async def test_nobody_enters_while_the_failure_that_may_open_the_circuit_is_being_written() -> None:
+    visitor = Visitor(Breaker(window=1, failures=1))
+    ticket = await visitor.circuits.enter(visitor.site, 60)
+    visitor.circuits.leave(ticket, BAD)
+    with pytest.raises(SiteHeld):
+        await visitor.circuits.enter(visitor.site, 60)
+
+
+@pytest.mark.req("D3")
+async def test_a_failure_that_could_not_be_written_is_written_with_the_next_outcome() -> None:
+    visitor = Visitor()
+    visitor.book.gone = True
+    await visitor.attempt(BAD)
+    visitor.book.gone = False
+    await visitor.attempt(GOOD)
+    assert visitor.book.recorded == [[BAD, GOOD]]
+
+
+@pytest.mark.req("D3")
+async def test_what_was_begun_before_the_circuit_opened_decides_nothing_afterwards() -> None:
+    visitor = Visitor()
+    early = [await visitor.circuits.enter(visitor.site, 60) for _ in range(20)]
+    await visitor.open()
+    visitor.clock.advance(120)
+    probe = await visitor.circuits.enter(visitor.site, 60)
+    for ticket in early[:10]:
+        visitor.circuits.leave(ticket, GOOD)
+    await visitor.circuits.close()
+    assert visitor.state() is CircuitState.HALF_OPEN
+    visitor.circuits.leave(probe, GOOD)
+    for ticket in early[10:]:
+        visitor.circuits.leave(ticket, BAD)
+    await visitor.circuits.close()
+    assert visitor.state() is CircuitState.CLOSED
+
+
+@pytest.mark.req("D3")
+async def test_sites_have_circuits_of_their_own() -> None:
+    visitor = Visitor()
+    await visitor.open()
+    await visitor.circuits.enter(Site("other", SitePolicy()), 60)
+
+
+# -- allowed hours -----------------------------------------------------------------------------------------------------
+
+EIGHT = 1_750_060_800.0  # on a Monday, UTC
+HOUR = 3_600
+
+
+def office() -> Site:
+    window = Window.model_validate({"from": "08:00", "until": "18:00"})
+    return Site("office", SitePolicy(allowed_hours=AllowedHours(windows=(window,), drain_seconds=600)))
+
+
+@pytest.mark.req("S8")
+async def test_outside_its_hours_a_site_is_held_until_they_begin() -> None:
+    circuits = Visitor().circuits
+    circuits.may_start(office(), EIGHT)
+    for ask in (circuits.may_start, circuits.may_send):
+        with pytest.raises(SiteHeld, match="allowed hours") as held:
+            ask(office(), EIGHT - HOUR)
+        assert HOUR <= held.value.wait_seconds <= HOUR + 10
+
+
+@pytest.mark.req("S8")
+async def test_shortly_before_the_end_nothing_starts_and_what_has_started_goes_on() -> None:
+    circuits = Visitor().circuits
+    almost_six = EIGHT + 10 * HOUR - 300
+    circuits.may_send(office(), almost_six)
+    with pytest.raises(SiteHeld) as held:
+        circuits.may_start(office(), almost_six)
+    assert held.value.wait_seconds >= 14 * HOUR
+
+
+@pytest.mark.req("S8")
+async def test_a_site_without_hours_is_always_open() -> None:
+    circuits = Visitor().circuits
+    circuits.may_start(Site("any", SitePolicy()), EIGHT - HOUR)
+    circuits.may_send(Site("any", SitePolicy()), EIGHT - HOUR)

@@ -1,0 +1,58 @@
+"""Reserved instants: used in order, never early, and lost when they are missed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swath.domain.bucket import LATE_SECONDS, Slice
+from swath.sites.instants import EARLY_SECONDS, Instants
+
+pytestmark = pytest.mark.req("D2", "Z3")
+
+
+def test_slices_are_used_one_after_the_other() -> None:
+    instants = Instants()
+    instants.add(Slice(first=1.0, interval=0.01, count=2))
+    instants.add(Slice(first=5.0, interval=1.0, count=1))
+    assert (instants.count(1.0), instants.end) == (3, 6.0)
+    assert [instants.take(at) for at in (0.9, 1.0, 1.0, 1.01, 1.02)] == [None, 1.0, None, 1.01, None]
+    assert instants.next_at() == 5.0
+    assert instants.take(5.0) == 5.0
+    assert (instants.next_at(), instants.take(5.0), instants.end) == (None, None, 6.0)
+
+
+def test_what_is_missed_is_lost() -> None:
+    instants = Instants()
+    instants.add(Slice(first=1.0, interval=0.01, count=10))
+    assert instants.take(1.045) == pytest.approx(1.03)
+    assert instants.count(1.045) == 6
+    assert instants.take(9.0) is None
+    assert instants.count(9.0) == 0
+
+
+def test_what_is_dropped_does_not_come_back() -> None:
+    instants = Instants()
+    instants.add(Slice(first=1.0, interval=0.01, count=10))
+    instants.drop()
+    assert (instants.take(1.0), instants.count(1.0)) == (None, 0)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 0.3), st.floats(1e-4, 0.2), st.integers(1, 30)), min_size=1, max_size=4),
+    st.lists(st.floats(0, 0.05), max_size=80),
+)
+def test_each_is_used_once_in_its_time(slices: list[tuple[float, float, int]], steps: list[float]) -> None:
+    instants, end, total = Instants(), 0.0, 0
+    for gap, interval, count in slices:
+        instants.add(Slice(end + gap, interval, count))
+        end, total = instants.end, total + count
+    now, taken = 0.0, list[float]()
+    for step in steps:
+        now += step
+        while (instant := instants.take(now)) is not None:
+            assert now - LATE_SECONDS <= instant <= now + EARLY_SECONDS
+            taken.append(instant)
+    assert taken == sorted(set(taken))
+    assert len(taken) + instants.count(now) <= total

@@ -1,0 +1,84 @@
+"""What the tests of proxies share: a site behind proxies, names that only proxies know, and a transport to try them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+from swath.backends.clock import SystemClock
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.testing.proxies.certificates import Authority
+from swath.testing.proxies.listener import Listener
+from swath.testing.proxies.wire import read_request, written
+from swath.web.egress.guard import Guard
+from swath.web.egress.resolver import Answer
+from swath.web.proxied_transport import ProxiedTransport
+from swath.web.wreq_exchange import Limits
+
+HOST = "county.example"
+PAGE = b"<p>hello</p>" * 100
+
+
+class Site(Listener):
+    """Serves one page under every address, by TLS if it has a certificate; counts what reached it."""
+
+    def __init__(self, authority: Authority | None = None) -> None:
+        super().__init__(None if authority is None else authority.context(HOST))
+        self.requests: list[str] = []
+        self.bodies: list[bytes] = []
+        self.extra: dict[str, str] = {}
+        self.status = 200
+        self.page = PAGE
+        self.hangs = False
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            asked = await read_request(reader)
+            self.requests.append(f"{asked.method} {asked.target}")
+            self.bodies.append(asked.body)
+            assert not any(name.startswith("proxy-") for name in asked.headers)
+            if self.hangs:
+                await asyncio.Event().wait()
+            writer.write(written(self.status, "Said", self.extra, self.page))
+            await writer.drain()
+            if asked.headers.get("connection") == "close":
+                return
+
+
+class Names:
+    """Implements Resolver: knows a few names, and that all others do not exist."""
+
+    def __init__(self, **known: str) -> None:
+        self.known = {name.replace("_", "."): address for name, address in known.items()}
+        self.asked: list[str] = []
+
+    async def look_up(self, host: str) -> Answer:
+        self.asked.append(host)
+        if host not in self.known:
+            raise Failed(Failure.of(FailureKind.DNS_UNKNOWN, "no such name"))
+        return Answer((ip_address(self.known[host]),), float("inf"))
+
+
+@asynccontextmanager
+async def proxied(
+    allowed: Collection[str], ca_file: Path | None = None, names: Names | None = None, limits: Limits | None = None
+) -> AsyncIterator[ProxiedTransport]:
+    """`allowed` are the `host:port` of proxies on loopback."""
+    guard = Guard(names or Names(), SystemClock(), allow_private=allowed)
+    transport = ProxiedTransport(guard, limits, ca_file)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+async def failure_of(transport: ProxiedTransport, request: object) -> Failure:
+    try:
+        response = await transport.send(request)  # type: ignore[arg-type] # so that callers need no import of it
+    except Failed as failed:
+        return failed.failure
+    raise AssertionError(f"it came through: {response.status} {response.body[:80]!r}")

@@ -1,0 +1,213 @@
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from swath.backends.memory.site_book import MemorySiteBook
+from swath.domain.attempt import Finding
+from swath.domain.errors import Failed, LeaseLost, SiteHeld
+from swath.domain.failure import RULES, Culprit, Failure, FailureKind
+from swath.domain.job import Job
+from swath.domain.policy import ExecutionPolicy, ProxyType
+from swath.domain.site_circuit import CircuitState
+from swath.sites.directory import Site
+from swath.sites.pacer import Pacer, Permit
+from swath.testing.clock import FakeClock
+from swath.testing.network import open_network
+from swath.web.passage import Network, Passage
+from swath.web.transport import Request, Response
+from tests.web.sites import TableTransport, answer
+
+SITE = "http://county.example"
+PAGE = f"{SITE}/page"
+ROBOTS = f"{SITE}/robots.txt"
+BREAKER = {"window": 2, "failures": 1, "reopen_seconds": 120}
+
+
+class Desk:
+    """A network over a table of answers, and passages through it. The clock stands on a Sunday afternoon."""
+
+    def __init__(self, answers: dict[str, Response | Exception] | None = None, **policy: Any) -> None:
+        self.clock = FakeClock()
+        self.book = MemorySiteBook(self.clock)
+        self.site = TableTransport({PAGE: answer(PAGE), **(answers or {})})
+        self.network: Network = open_network(self.site, self.clock, self.book, **policy)
+        self.waits = 0
+        self.lost = False
+
+    def passage(self, **throttling: float) -> Passage:
+        policy = ExecutionPolicy.model_validate({"throttling": throttling})
+        return Passage(self.network, Job(job_id="j", scraper_id="x", policy=policy), self._lease, self._waiting)
+
+    async def visit(self, passage: Passage, url: str = PAGE, status: int = 200) -> Request:
+        request = await passage.enter(Request(url=url))
+        passage.leave(request, answer(url, status=status), None)
+        return request
+
+    def _lease(self) -> None:
+        if self.lost:
+            raise LeaseLost("over")
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        self.waits += 1
+        yield
+
+
+def failure(kind: FailureKind) -> Failure:
+    return Failure.of(kind, "so it was")
+
+
+@pytest.mark.req("H5", "J3")
+async def test_what_robots_txt_denies_is_not_fetched() -> None:
+    denying = answer(ROBOTS, b"User-agent: *\nDisallow: /page\n")
+    desk = Desk({ROBOTS: denying, f"{SITE}/open": answer(f"{SITE}/open")}, robots="obey")
+    with pytest.raises(Failed) as failed:
+        await desk.visit(desk.passage())
+    assert failed.value.failure.kind is FailureKind.ROBOTS_DENIED
+    await desk.visit(desk.passage(), f"{SITE}/open")
+    assert [request.url for request in desk.site.requests] == [ROBOTS]
+
+
+@pytest.mark.req("H5")
+@pytest.mark.parametrize(("mode", "asked"), [("warn", 1), ("ignore", 0)])
+async def test_robots_txt_can_be_asked_without_being_obeyed_or_not_at_all(mode: str, asked: int) -> None:
+    desk = Desk({ROBOTS: answer(ROBOTS, b"User-agent: *\nDisallow: /\n")}, robots=mode)
+    await desk.visit(desk.passage())
+    assert len(desk.site.requests) == asked
+
+
+@pytest.mark.req("H5")
+async def test_robots_txt_is_followed_over_hops_under_the_same_rules() -> None:
+    there = "http://other.example/robots"
+    moved = answer(ROBOTS, status=301, headers=(("location", there),))
+    desk = Desk({ROBOTS: moved, there: answer(there, b"User-agent: *\nDisallow: /page\n")}, robots="obey")
+    assert not await desk.passage().robots_allow(PAGE)
+    assert [request.url for request in desk.site.requests] == [ROBOTS, there]
+
+
+@pytest.mark.req("H5", "S2")
+async def test_a_crawl_delay_lowers_the_rate() -> None:
+    rates: list[float | None] = []
+
+    class Seen(Pacer):
+        async def acquire(
+            self, site: Site, *, rate: float | None = None, job: tuple[str, float] | None = None
+        ) -> Permit:
+            rates.append(rate)
+            return await super().acquire(site, rate=rate, job=job)
+
+    slow = answer(ROBOTS, b"User-agent: *\nCrawl-delay: 4\n")
+    desk = Desk({ROBOTS: slow}, robots="obey", pacer=Seen, rate={"tokens": 1000})
+    await desk.visit(desk.passage())
+    assert rates == [None, 0.25]
+    await desk.network.pacer.close()
+
+
+@pytest.mark.req("W2")
+async def test_the_lease_is_asked_last_and_a_request_that_may_not_leave_holds_nothing() -> None:
+    desk = Desk()
+    desk.lost = True
+    passage = desk.passage()
+    with pytest.raises(LeaseLost):
+        await passage.enter(Request(url=PAGE))
+    assert desk.waits == 1
+
+
+@pytest.mark.req("D3")
+@pytest.mark.parametrize("kind", [kind for kind, rule in RULES.items() if rule.site_circuit])
+async def test_an_attempt_that_fails_by_the_sites_fault_counts_in_its_circuit(kind: FailureKind) -> None:
+    desk = Desk(breaker=BREAKER)
+    passage = desk.passage()
+    await desk.visit(passage)
+    passage.end(None, failure(kind))
+    await desk.network.circuits.close()
+    assert desk.book.glance("county.example").state is CircuitState.OPEN
+    with pytest.raises(SiteHeld, match=r"county\.example is left alone"):
+        await desk.visit(desk.passage())
+
+
+@pytest.mark.req("D3", "Z3")
+@pytest.mark.parametrize("kind", [kind for kind, rule in RULES.items() if not rule.site_circuit])
+async def test_a_dead_proxy_dead_dns_and_the_like_open_no_circuit(kind: FailureKind) -> None:
+    desk = Desk(breaker=BREAKER)
+    for _ in range(5):
+        passage = desk.passage()
+        await desk.visit(passage)
+        passage.end(None, failure(kind))
+    await desk.network.circuits.close()
+    assert desk.book.glance("county.example").state is CircuitState.CLOSED
+    assert RULES[kind].culprit is not Culprit.SITE or not RULES[kind].site_circuit
+
+
+@pytest.mark.req("D3")
+async def test_only_the_site_an_attempt_ended_at_is_blamed() -> None:
+    other = "http://other.example/page"
+    desk = Desk({other: answer(other)}, breaker=BREAKER)
+    passage = desk.passage()
+    await desk.visit(passage)
+    await desk.visit(passage, other)
+    passage.end(None, failure(FailureKind.SERVER_ERROR))
+    await desk.network.circuits.close()
+    assert desk.book.glance("county.example").state is CircuitState.CLOSED
+    assert desk.book.glance("other.example").state is CircuitState.OPEN
+
+
+@pytest.mark.req("D3")
+async def test_a_circuit_that_opens_stops_the_next_request_of_an_attempt_under_way() -> None:
+    desk = Desk(breaker=BREAKER)
+    first, second = desk.passage(), desk.passage()
+    await desk.visit(first)
+    await desk.visit(second)
+    second.end(None, failure(FailureKind.CONNECT))
+    await desk.network.circuits.close()
+    with pytest.raises(SiteHeld):
+        await desk.visit(first)
+
+
+@pytest.mark.req("D3")
+async def test_the_probe_that_succeeds_closes_the_circuit() -> None:
+    desk = Desk(breaker=BREAKER)
+    failing = desk.passage()
+    await desk.visit(failing)
+    failing.end(None, failure(FailureKind.CONNECT))
+    await desk.network.circuits.close()
+    desk.clock.advance(121)
+    probe, other = desk.passage(), desk.passage()
+    await desk.visit(probe)
+    with pytest.raises(SiteHeld, match="a probe is under way"):
+        await desk.visit(other)
+    probe.end(Finding.FOUND, None)
+    await desk.network.circuits.close()
+    assert desk.book.glance("county.example").state is CircuitState.CLOSED
+    await desk.visit(desk.passage())
+
+
+@pytest.mark.req("S7", "D2")
+@pytest.mark.parametrize("status", [429, 503])
+async def test_an_answer_that_asks_to_slow_down_halves_the_rate(status: int) -> None:
+    desk = Desk(pacer=Pacer, rate={"tokens": 1000})
+    await desk.visit(desk.passage(), status=status)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (await desk.book.states())["county.example"].bucket.factor == 0.5
+    await desk.network.pacer.close()
+
+
+@pytest.mark.req("S8")
+async def test_nothing_is_sent_outside_the_allowed_hours() -> None:
+    desk = Desk(allowed_hours={"windows": [{"from": "00:00", "until": "00:01", "days": ["mon"]}]})
+    with pytest.raises(SiteHeld, match="outside its allowed hours") as held:
+        await desk.visit(desk.passage())
+    assert held.value.wait_seconds > 3600
+    assert desk.site.requests == []
+
+
+@pytest.mark.req("P1")
+async def test_without_a_policy_the_way_is_direct_and_costs_nothing() -> None:
+    desk = Desk()
+    passage = desk.passage()
+    assert (await desk.visit(passage)).route is None
+    assert (passage.tier, passage.cost) == (ProxyType.NONE, 0.0)

@@ -1,0 +1,47 @@
+import asyncio
+
+import pytest
+
+from swath.web.decode import Body
+from swath.web.stalls import Pace, Stalls
+
+pytestmark = pytest.mark.req("H3", "Z6")
+
+WINDOW_SECONDS = 0.05
+ENOUGH = b"x" * 500  # bytes for one window
+
+
+async def read(chunks: list[tuple[float, bytes]], grace_seconds: float = WINDOW_SECONDS) -> bool:
+    """Whether a body that comes in such chunks, each after so many seconds, is given up as too slow."""
+    stalls, timer = Stalls(10_000, WINDOW_SECONDS, grace_seconds), asyncio.timeout(60)
+    pace, body = Pace(timer), Body([], 100_000)
+    try:
+        async with timer:
+            stalls.begin(pace, body)
+            for seconds, chunk in chunks:
+                await asyncio.sleep(seconds)
+                body.feed(chunk)
+            stalls.end(pace)
+            await asyncio.sleep(3 * WINDOW_SECONDS)  # what has ended is not looked at any more
+    except TimeoutError:
+        assert pace.too_slow
+        return True
+    return pace.too_slow
+
+
+async def test_a_body_may_begin_slowly() -> None:
+    slow = [(0.15, b""), (0.0, ENOUGH)]
+    assert not await read(slow, grace_seconds=0.5)
+    assert await read(slow)
+
+
+async def test_a_body_that_begins_well_and_then_drips_is_given_up() -> None:
+    assert await read([(0.0, ENOUGH * 10), *[(0.02, b"x")] * 100])
+
+
+async def test_a_body_that_brings_enough_in_every_window_is_not() -> None:
+    assert not await read([(0.01, ENOUGH)] * 30)
+
+
+async def test_a_body_that_stops_coming_is_given_up() -> None:
+    assert await read([(0.0, ENOUGH), (30.0, b"")])

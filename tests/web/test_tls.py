@@ -1,0 +1,90 @@
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from swath.domain.errors import Failed
+from swath.domain.failure import FailureKind
+from swath.web.transport import Request
+from swath.web.wreq_transport import WreqTransport
+from tests.web.secure_site import Authority, SecureSite, secure_site
+from tests.web.sites import LoopbackGuard
+
+pytestmark = pytest.mark.req("H1")
+
+HOST = "county.example"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+async def transport(authority: Authority) -> AsyncIterator[WreqTransport]:
+    made = trusting(authority.file)
+    yield made
+    await made.close()
+
+
+def trusting(ca_file: Path | None) -> WreqTransport:
+    return WreqTransport(LoopbackGuard({HOST: ["127.0.0.1"], "other.example": ["127.0.0.1"]}), ca_file=ca_file)
+
+
+def to(site: SecureSite, host: str = HOST, impersonate: str | None = None) -> Request:
+    return Request(url=f"https://{host}:{site.port}/", headers=(("X-Ours", "1"),), impersonate=impersonate)
+
+
+async def kind_of(transport: WreqTransport, request: Request) -> FailureKind:
+    with pytest.raises(Failed) as raised:
+        await transport.send(request)
+    return raised.value.failure.kind
+
+
+async def test_a_pinned_name_is_checked_against_its_certificate(transport: WreqTransport, authority: Authority) -> None:
+    async with secure_site(authority.context(HOST, "http/1.1")) as site:
+        assert (await transport.send(to(site))).body == b"<p>one</p>"
+        assert await kind_of(transport, to(site, "other.example")) == FailureKind.TLS
+    async with secure_site(authority.context(HOST, days=-1)) as site:
+        assert await kind_of(transport, to(site)) == FailureKind.TLS
+
+
+async def test_an_authority_that_nobody_trusts_is_a_tls_failure(authority: Authority) -> None:
+    transport = trusting(None)
+    async with secure_site(authority.context(HOST)) as site:
+        assert await kind_of(transport, to(site)) == FailureKind.TLS
+    await transport.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no certificates", b"\xff\xfe"])
+async def test_a_file_without_certificates_is_told(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_bytes(content)
+    transport = trusting(file)
+    with pytest.raises(Failed, match=r"ca\.pem cannot be used") as raised:
+        await transport.send(Request(url=f"https://{HOST}:1234/"))
+    assert raised.value.failure.kind == FailureKind.INTERNAL
+    await transport.close()
+
+
+async def test_requests_share_one_connection_over_http_2(transport: WreqTransport, authority: Authority) -> None:
+    async with secure_site(authority.context(HOST, "h2", "http/1.1")) as site:
+        await transport.send(to(site))
+        answers = await asyncio.gather(*(transport.send(to(site)) for _ in range(20)))
+        assert {answer.body for answer in answers} == {b"<p>two</p>"}
+        assert {how for how, _ in site.requests} == {"h2"}
+        assert site.connections == 1
+
+
+@pytest.mark.parametrize("browser", ["chrome_143", "Firefox-151", "safari_26_1"])
+async def test_a_browser_is_imitated_below_http_only(
+    transport: WreqTransport, authority: Authority, browser: str
+) -> None:
+    async with secure_site(authority.context(HOST, "h2", "http/1.1")) as site:
+        assert (await transport.send(to(site, impersonate=browser))).body == b"<p>two</p>"
+        assert (await transport.send(to(site))).body == b"<p>two</p>"
+        assert site.connections == 2
+        assert "x-ours" in site.requests[0][1].lower()
+        assert "user-agent" not in site.requests[0][1].lower()
