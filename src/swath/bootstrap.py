@@ -17,6 +17,7 @@ from swath.backends.clock import SystemClock
 from swath.backends.embedded.results import FolderResults
 from swath.backends.embedded.site_book import EmbeddedSiteBook
 from swath.backends.embedded.store import EmbeddedStore
+from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import JobStatus
 from swath.kit.registry import Registry
 from swath.pipeline.dispatch.outlook import with_outlook
@@ -63,8 +64,12 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     directory: SiteDirectory
 
     async def status(self, job_id: str) -> JobStatus:
-        """Where a job stands, with what its sites mean for it."""
-        return await with_outlook(await self.store.status(job_id), self.directory, self.sites, self.clock)
+        """Where a job stands, with what its sites mean for it, if that can be told."""
+        status = await self.store.status(job_id)
+        try:
+            return await with_outlook(status, self.directory, self.sites, self.clock)
+        except (StoreUnavailable, UserError):
+            return status
 
 
 @asynccontextmanager
@@ -97,6 +102,7 @@ def make_registry(settings: Settings) -> Registry:
 async def make_network(services: Services, worker_id: str) -> AsyncIterator[Network]:
     """The way from this process to the sites, with everything that stands in between."""
     settings, clock = services.settings, services.clock
+    services.sites.check()
     guard = Guard(SystemResolver(clock), clock, allow_private=[*settings.allow_private, *_demo_sites(settings)])
     proxied = ProxiedTransport(guard)
     transport = RoutedTransport(WreqTransport(guard), proxied)

@@ -89,6 +89,9 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.fixture
 async def county(shell: Shell) -> AsyncIterator[DemoCounty]:
+    """With a site circuit that stays closed: what a site's failures do to it is shown in test_sites.py."""
+    patient = shell.write("patient-sites.yaml", "sites: {demo-county: {breaker: {window: 1000, failures: 1000}}}\n")
+    shell.environment["SWATH_SITES"] = str(patient)
     async with DemoCounty() as county:
         shell.environment["SWATH_DEMO_URL"] = county.base_url
         yield county

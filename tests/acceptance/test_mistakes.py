@@ -159,14 +159,14 @@ def test_other_content_under_the_same_id_is_a_conflict_that_names_the_row(shell:
     assert "line 3" in message
 
 
-@pytest.mark.req("S2")
-def test_a_limit_that_nothing_keeps_yet_is_not_passed_over_in_silence(shell: Shell) -> None:
+@pytest.mark.req("P1", "Z5")
+def test_a_way_out_that_is_not_set_up_is_refused_before_anything_is_read(shell: Shell) -> None:
     shell.write("items.csv", "n\n1\n")
-    shell.write("policy.yaml", "throttling: {requests_per_second: 2}\nproxy: {type: datacenter}\n")
-    done = shell.swath("run", "example-mock", "--items", "items.csv", "--policy", "policy.yaml")
-    assert done.returncode == 0
-    notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
-    assert [note.split()[1] for note in notes] == ["proxy", "requests_per_second"]
+    shell.write("policy.yaml", "proxy: {type: datacenter}\n")
+    done = shell.swath("run", "example-mock", "--items", "items.csv", "--policy", "policy.yaml", "--job-id", "j")
+    assert done.returncode == 2
+    assert "SWATH_PROXY_DATACENTER_ZONE" in _one_line(done.stderr)
+    assert shell.swath("jobs", "status", "j").returncode == 7
 
 
 @pytest.mark.req("C2", "J2")

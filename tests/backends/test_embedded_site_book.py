@@ -100,6 +100,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 async def book(clock: FakeClock, tmp_path: Path) -> AsyncIterator[EmbeddedSiteBook]:
     book = EmbeddedSiteBook(tmp_path, clock)
+    book.check()
     yield book
     await book.close()
 
@@ -236,10 +237,14 @@ async def test_after_another_start_of_the_machine_only_tiers_are_remembered(tmp_
 
 @pytest.mark.req("Z5")
 async def test_a_book_of_a_later_version_is_refused_in_one_sentence(tmp_path: Path, clock: FakeClock) -> None:
-    await EmbeddedSiteBook(tmp_path, clock).close()
+    book = EmbeddedSiteBook(tmp_path, clock)
+    book.check()
+    await book.close()
     edit(tmp_path, "PRAGMA user_version = 99")
+    book = EmbeddedSiteBook(tmp_path, clock)
     with pytest.raises(UserError, match=r"made by another version of Swath \(schema 99, not 1\)"):
-        EmbeddedSiteBook(tmp_path, clock)
+        book.check()
+    await book.close()
 
 
 @pytest.mark.req("Z5", "Z9")
@@ -247,8 +252,10 @@ async def test_a_book_of_a_later_version_is_refused_in_one_sentence(tmp_path: Pa
 async def test_a_damaged_file_is_refused_with_the_way_out(tmp_path: Path, clock: FakeClock, content: bytes) -> None:
     path = tmp_path / "sites.sqlite"
     path.write_bytes(content)
+    book = EmbeddedSiteBook(tmp_path, clock)
     with pytest.raises(UserError, match=r"is damaged .* remove it with sites\.sqlite-wal and sites\.sqlite-shm"):
-        EmbeddedSiteBook(tmp_path, clock)
+        book.check()
+    await book.close()
     path.unlink()
     book = EmbeddedSiteBook(tmp_path, clock)
     assert (await book.ask("a.example", "w", ONE)).slots == 2

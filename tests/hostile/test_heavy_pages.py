@@ -141,7 +141,7 @@ def parsed(html: bytes) -> tuple[int, int]:
     return deepest, nodes
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=800, deadline=None, derandomize=True)
 @given(st.lists(TAGS, max_size=6), st.lists(TAGS, min_size=1, max_size=8))
 def test_whatever_is_repeated_the_check_sees_at_least_what_the_parser_makes(first: list[str], again: list[str]) -> None:
     unit = "".join(again)

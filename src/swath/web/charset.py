@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
+from encodings import normalize_encoding
+from encodings.aliases import aliases
 from typing import Final
 
 __all__ = ["charset_of", "content_type_of"]
@@ -12,6 +14,17 @@ _MARKS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16")
 _IN_HEADER: Final = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9_.:-]+)""", re.IGNORECASE)
 _IN_META: Final = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]+)""", re.IGNORECASE)
 _META_BYTES: Final = 1024  # how far the HTML standard looks
+# The charsets of the web, by Python's names. Python has other codecs, which evaluate escapes, raise whatever they are
+# told, or read as something else what a browser reads as markup; and it remembers each name that it was asked for.
+_CHARSETS: Final = frozenset(
+    (
+        "utf_8 utf_8_sig utf_16 utf_16_le utf_16_be ascii latin_1 cp437 cp850 cp852 cp866 cp874 cp932 cp949 cp950 "
+        "cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 koi8_r koi8_u mac_roman mac_cyrillic tis_620 "
+        "iso8859_1 iso8859_2 iso8859_3 iso8859_4 iso8859_5 iso8859_6 iso8859_7 iso8859_8 iso8859_9 iso8859_10 "
+        "iso8859_11 iso8859_13 iso8859_14 iso8859_15 iso8859_16 gb2312 gbk gb18030 big5 big5hkscs euc_jp euc_kr "
+        "iso2022_jp shift_jis johab"
+    ).split()
+)
 # What sites call Latin-1 or ASCII is read as Windows-1252 by every browser, and mostly is.
 _WINDOWS: Final = frozenset({"iso8859-1", "ascii"})
 
@@ -22,7 +35,7 @@ def content_type_of(header: str | None) -> str:
 
 
 def charset_of(header: str | None, body: bytes) -> str:
-    """A name that Python knows."""
+    """A name that Python knows, of a codec that raises nothing when it may replace."""
     for mark, charset in _MARKS:
         if body.startswith(mark):
             return charset
@@ -38,12 +51,9 @@ def charset_of(header: str | None, body: bytes) -> str:
 
 
 def _python_name(label: str) -> str:
-    lower = label.lower()
-    if lower in {"utf-8", "utf8"}:
+    written = normalize_encoding(label.lower())
+    module = aliases.get(written, written)
+    if module not in _CHARSETS:
         return "utf-8"
-    try:
-        name = codecs.lookup(lower).name
-        b"a".decode(name, "replace")  # some codecs are no charsets
-    except (LookupError, UnicodeError):
-        return "utf-8"
+    name = codecs.lookup(module).name
     return "cp1252" if name in _WINDOWS else name

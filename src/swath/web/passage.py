@@ -89,7 +89,7 @@ class Passage:
         """What all its ways out cost, by the operator's prices."""
         ways = self._network.ways
         routes = [route for route in self._routes.values() if route is not None]
-        return sum(ways.price(route.tier, route.meter.bytes, route.meter.requests) for route in routes)
+        return sum((ways.price(route.tier, route.meter.bytes, route.meter.requests) for route in routes), 0.0)
 
     def policy(self, url: str) -> SitePolicy:
         """See Gate."""

@@ -31,9 +31,13 @@ class EmbeddedSiteBook:
     """Implements SiteBook; see ports/site_book.py for what each method promises."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        """The folder must be there. Raises UserError for a file that is damaged or of another version."""
+        """The folder must be there when the book is first used."""
         self._file = SiteFile(folder / "sites.sqlite", clock)
         self._seen: dict[str, SiteCircuit] = {}  # of sites that have had trouble
+
+    def check(self) -> None:
+        """Raises UserError for a file that is damaged or of another version: before work begins, not in its midst."""
+        self._file.check()
 
     async def ask(self, name: str, worker_id: str, ask: Ask) -> Terms:
         return await self._file.write(site_rows.ask, name, worker_id, ask)

@@ -61,7 +61,7 @@ class SiteFile:
     """One connection and one thread that write, and one connection that only glances."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Raises UserError for a file that is no site book of ours; one that is locked or full is tried again later."""
+        """Touches nothing yet: who only looks at jobs in a folder that is read-only needs no site book."""
         self.path = path
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
@@ -70,9 +70,12 @@ class SiteFile:
         self._glance_connection: sqlite3.Connection | None = None
         self._tidied = float("-inf")
         self._closed = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="swath-sites")
+
+    def check(self) -> None:
+        """Raises UserError for a file that is no site book of ours; one that is locked or full is tried again later."""
         with suppress(StoreUnavailable):
             self._run(self._opened)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="swath-sites")
 
     async def write(self, change: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs `change(connection, boot time, …)` as one transaction: all of it is shared afterwards, or nothing."""

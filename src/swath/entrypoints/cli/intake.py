@@ -29,6 +29,7 @@ from swath.pipeline.accept.report import LoadOptions, LoadReport, OnBadRows, OnD
 from swath.pipeline.accept.robots_vet import refuse_if_robots_deny_all
 from swath.pipeline.accept.rows import RowSource
 from swath.pipeline.accept.sampling import FirstRows, SampledRows
+from swath.proxies.ways import check_wish
 
 __all__ = ["Intake", "take_in", "with_concurrency"]
 
@@ -96,6 +97,7 @@ async def take_in(
 ) -> JobStatus:
     """Loads the job, or finds that it is loaded already. Returns early, still `loading`, when told to stop."""
     intake = Intake.of(order, registry, services.clock.now())
+    check_wish(services.settings.proxies, intake.job.policy.proxy)
     loading = asyncio.create_task(intake.load(services, display))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({loading, stopped}, return_when=asyncio.FIRST_COMPLETED)

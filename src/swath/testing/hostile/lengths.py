@@ -68,7 +68,7 @@ LENGTHS: Final = (
     Behaviour(
         "bad-chunk-size",
         "gives a chunk size that is no number",
-        (_K.CONNECT, _K.SERVER_ERROR),
+        (_K.SERVER_ERROR,),
         always(_CHUNKED, b"xyz\r\nabc\r\n0\r\n\r\n"),
     ),
     Behaviour(
