@@ -287,4 +287,4 @@ BROKEN = [
 @pytest.mark.parametrize("store_class", BROKEN)
 def test_the_machine_fails_on_a_broken_store(store_class: type[MemoryStore]) -> None:
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(machine_over(store_class), settings=machine_settings(examples=300))
+        run_state_machine_as_test(machine_over(store_class), settings=machine_settings(examples=1_000))

@@ -15,6 +15,8 @@ SAMPLES = [
     ("ConnectionError", "source: Some(Error { code: SYSCALL (5), cause: None })", FailureKind.CONNECT),
     ("ConnectionError", 'Os { code: 113, kind: HostUnreachable, message: "No route to host" }', FailureKind.CONNECT),
     ("ConnectionResetError", "Os { kind: ConnectionReset }", FailureKind.CONNECT),
+    ("DecodingError", "netty::Error(Body, Custom { kind: InvalidInput, error: ...", FailureKind.SERVER_ERROR),
+    ("ConnectionError", 'ConnectError("tcp connect error", Os { kind: InvalidInput })', FailureKind.CONNECT),
     ("ProxyConnectionError", "TunnelUnsuccessful", FailureKind.PROXY),
     ("SomethingNew", "of a later version", FailureKind.INTERNAL),
 ]

@@ -14,6 +14,7 @@ _MARKS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16")
 _IN_HEADER: Final = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9_.:-]+)""", re.IGNORECASE)
 _IN_META: Final = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]+)""", re.IGNORECASE)
 _META_BYTES: Final = 1024  # how far the HTML standard looks
+_LONGEST_LABEL: Final = 40
 # The charsets of the web, by Python's names. Python has other codecs, which evaluate escapes, raise whatever they are
 # told, or read as something else what a browser reads as markup; and it remembers each name that it was asked for.
 _CHARSETS: Final = frozenset(
@@ -51,7 +52,10 @@ def charset_of(header: str | None, body: bytes) -> str:
 
 
 def _python_name(label: str) -> str:
-    written = normalize_encoding(label.lower())
+    lower = label.lower()
+    if lower in {"utf-8", "utf8"} or len(lower) > _LONGEST_LABEL:
+        return "utf-8"
+    written = normalize_encoding(lower)
     module = aliases.get(written, written)
     if module not in _CHARSETS:
         return "utf-8"
