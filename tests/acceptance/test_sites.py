@@ -166,3 +166,23 @@ def test_a_wrong_site_file_is_one_line_that_says_what_to_do(shell: Shell) -> Non
     assert done.stderr.count("\n") == 1
     assert "sites.yaml" in done.stderr
     assert "rate" in done.stderr
+
+
+@pytest.mark.req("O4", "D1", "D3")
+async def test_the_doctor_looks_at_sites_too(shell: Shell, county: DemoCounty) -> None:
+    def told() -> dict[str, str]:
+        checks = json.loads(shell.swath("doctor", "--json").stdout)["checks"]
+        found: dict[str, str] = next(check for check in checks if check["check"] == "sites")
+        return found
+
+    assert told()["level"] == "ok"
+    county.switches = replace(county.switches, failure_rate=1.0)
+    site(shell, breaker={"window": 2, "failures": 1, "reopen_seconds": 600})
+    order = ("run", "example-http", "--items", items(shell, 20), "--job-id", "j", "--policy", policy(shell), "--quiet")
+    process = await shell.start(*order)
+    await until_told(shell, "its circuit is open")
+    process.terminate()
+    await asyncio.wait_for(process.communicate(), 60)
+    assert (told()["level"], "demo-county" in json.dumps(told())) == ("warn", True)
+    shell.environment["SWATH_SITES"] = str(shell.write("wrong.yaml", "sites: 5\n"))
+    assert told()["level"] == "fail"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from swath.domain.failure import FailureKind
 from swath.domain.hours import AllowedHours
-from swath.domain.policy import ProxyType
+from swath.domain.proxy_products import ProxyType, ladder_objection
 
 __all__ = ["Breaker", "HeaderSet", "Rate", "RobotsMode", "Signature", "SignatureKind", "SitePolicy"]
 
@@ -145,6 +145,14 @@ class SitePolicy(_Section):
             if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d{1,5})?|\[[0-9a-f:.]+\](:\d{1,5})?", domain):
                 raise ValueError(f"{domain!r} is no host name; write it in small letters, without scheme or path")
         return domains
+
+    @field_validator("proxy_ladder")
+    @classmethod
+    def _can_be_climbed(cls, steps: tuple[ProxyType, ...]) -> tuple[ProxyType, ...]:
+        objection = ladder_objection(steps)
+        if objection is not None:
+            raise ValueError(objection)
+        return steps
 
     @field_validator("action_delay_ms")
     @classmethod

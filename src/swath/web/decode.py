@@ -20,6 +20,11 @@ __all__ = ["ACCEPTED_ENCODINGS", "Body"]
 
 ACCEPTED_ENCODINGS: Final = "gzip, deflate, br, zstd"
 _MOST_CHAINED: Final = 2
+# A chunk costs the client some hundred bytes, however little is in it. Empty ones are the worst, as no flow control
+# counts them: while we wait for the next, the client piles up millions.
+_MOST_EMPTY: Final = 16  # beyond one for each byte
+_CRUMB_BYTES: Final = 4
+_MOST_CRUMBS: Final = 500
 _PIECE_BYTES: Final = 1024 * 1024  # so much is made at a time, before it is counted
 _GZIP: Final = 31  # window bits of 15, with a gzip frame
 _ZLIB: Final = 15
@@ -44,15 +49,16 @@ class Body:
     """A body on its way in. `encodings` are the values of the Content-Encoding headers, in order.
 
     Raises Failed: too_large above the cap (on the wire, decoded, or between two encodings), server_error when it does
-    not decode or is encoded in a way that nobody asked for, connect when it ends too early.
+    not decode, is encoded in a way that nobody asked for or comes in crumbs, connect when it ends too early.
     """
 
-    __slots__ = ("_cap_bytes", "_parts", "_stages", "wire_bytes")
+    __slots__ = ("_cap_bytes", "_chunks", "_parts", "_stages", "wire_bytes")
 
     def __init__(self, encodings: Sequence[str], cap_bytes: int) -> None:
         self._stages = [_Stage(name, cap_bytes) for name in _known(encodings)] if encodings else []
         self._cap_bytes = cap_bytes
         self._parts: list[bytes] = []
+        self._chunks = 0
         self.wire_bytes = 0
 
     def feed(self, chunk: bytes) -> None:
@@ -60,6 +66,10 @@ class Body:
         self.wire_bytes += len(chunk)
         if self.wire_bytes > self._cap_bytes:
             raise _too_large(self._cap_bytes)
+        self._chunks += 1
+        if self._chunks > min(_MOST_EMPTY + self.wire_bytes, _MOST_CRUMBS + self.wire_bytes // _CRUMB_BYTES):
+            message = f"the body comes in crumbs: {self._chunks} of them for {self.wire_bytes} bytes"
+            raise Failed(Failure.of(FailureKind.SERVER_ERROR, message))
         parts: Iterable[bytes] = (chunk,)
         for stage in self._stages:
             parts = stage.decoded(parts)

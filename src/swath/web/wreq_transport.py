@@ -57,16 +57,30 @@ class WreqTransport:
         url = canonical(request.url)
         if url != request.url:
             request = msgspec.structs.replace(request, url=url)
+        until = asyncio.get_running_loop().time() + request.request_timeout_seconds
         origin = origin_of(url)
-        target = await self._guard.check_origin(origin)
+        target = await self._looked_up(origin, request, until)
         pool = self._pool(origin, target, request)
         try:
-            return await self._exchanges.exchange(pool.client, request, pinned=target.addresses)
+            return await self._exchanges.exchange(pool.client, request, pinned=target.addresses, until=until)
+        except Failed as failed:
+            if failed.failure.kind is FailureKind.TIMEOUT:
+                self._abandon(origin, request, pool)
+            raise
         except asyncio.CancelledError:
+            self._abandon(origin, request, pool)
             task = asyncio.current_task()
             if task is None or not task.cancelling():  # then it was the client, which does so when it is closed
                 self._must_be_open(FailureKind.CONNECT, "the transport was closed")
             raise
+
+    async def _looked_up(self, origin: str, request: Request, until: float) -> Target:
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._guard.check_origin(origin)
+        except TimeoutError:
+            message = f"no address within {request.request_timeout_seconds:g} s for {shown(request.url)}"
+            raise Failed(Failure.of(FailureKind.TIMEOUT, message)) from None
 
     def _must_be_open(self, kind: FailureKind, message: str) -> None:
         if self._closed:
@@ -79,8 +93,17 @@ class WreqTransport:
             pool.client.close()
         self._pools.clear()
 
+    def _abandon(self, origin: str, request: Request, pool: _Pool) -> None:
+        """Nobody waits for this answer any more, and the connection may be dead; over HTTP/2, all others would use it.
+
+        Those under way keep theirs.
+        """
+        key = _key(origin, request)
+        if origin.startswith("https:") and self._pools.get(key) is pool:
+            del self._pools[key]
+
     def _pool(self, origin: str, target: Target, request: Request) -> _Pool:
-        key = (origin, request.connect_timeout_seconds, request.impersonate)
+        key = _key(origin, request)
         pool = self._pools.get(key)
         if pool is None or not _same(pool.addresses, target.addresses):
             pool = self._pools[key] = _Pool(
@@ -95,6 +118,10 @@ class WreqTransport:
                 self._pools.popitem(last=False)
         self._pools.move_to_end(key)
         return pool
+
+
+def _key(origin: str, request: Request) -> tuple[str, float, str | None]:
+    return (origin, request.connect_timeout_seconds, request.impersonate)
 
 
 def _same(known: tuple[IPAddress, ...], checked: tuple[IPAddress, ...]) -> bool:

@@ -29,6 +29,7 @@ from swath.backends.embedded.opening import (
     open_writer,
     translated,
 )
+from swath.backends.embedded.pulse import Pulse
 from swath.domain.errors import StoreDamaged
 
 __all__ = ["Database"]
@@ -50,6 +51,8 @@ class Database:
         self._read_connection: sqlite3.Connection | None = None
         self._glance_connection: sqlite3.Connection | None = None
         self._glancing = threading.Lock()
+        self._glanced: dict[tuple[str, tuple[int, ...]], bool] = {}
+        self._pulse = Pulse(path.with_name(path.name + "-pulse"))
         self._tended = 0.0
         try:
             self._write_connection = open_writer(path)
@@ -75,6 +78,7 @@ class Database:
             if self._write_connection is None:
                 self._write_connection = open_writer(self.path)
         answer = self._transact(self._write_connection, "BEGIN IMMEDIATE", change, *args, **kwargs)
+        self._pulse.beat()
         self._tend_log(self._write_connection)
         return answer
 
@@ -106,14 +110,23 @@ class Database:
         yield self._read_connection
 
     def glance(self, query: str, values: tuple[int, ...]) -> bool:
-        """Whether the query finds a row, read at once on the caller's thread; False if the store does not answer."""
+        """Whether the query finds a row, read at once on the caller's thread; False if the store does not answer.
+
+        Asked again and again, so what was found holds until the next commit of anybody.
+        """
         with self._glancing:
-            try:
-                if self._glance_connection is None:
-                    self._glance_connection = open_reader(self.path, busy_seconds=0)
-                return self._glance_connection.execute(query, values).fetchone() is not None
-            except sqlite3.Error:
-                return False
+            if self._pulse.moved():
+                self._glanced.clear()
+            found = self._glanced.get((query, values))
+            if found is None:
+                try:
+                    if self._glance_connection is None:
+                        self._glance_connection = open_reader(self.path, busy_seconds=0)
+                    found = self._glance_connection.execute(query, values).fetchone() is not None
+                except sqlite3.Error:
+                    return False
+                self._glanced[query, values] = found
+            return found
 
     def _transact(
         self,
@@ -162,6 +175,9 @@ class Database:
         for connection in (self._glance_connection, self._read_connection, self._write_connection):
             if connection is not None:
                 connection.close()
+        with self._glancing:
+            self._glanced.clear()
+            self._pulse.close()
 
 
 def _begin(connection: sqlite3.Connection, begin: str) -> None:

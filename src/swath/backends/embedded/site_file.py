@@ -20,6 +20,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import msgspec
 
 from swath.backends.embedded.opening import BUSY_SECONDS, boot_id, translated
+from swath.backends.embedded.pulse import Pulse
 from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
 from swath.ports.clock import Clock
 from swath.ports.site_book import SHARE_SECONDS
@@ -68,6 +69,8 @@ class SiteFile:
         self._inode = 0
         self._glancing = threading.Lock()
         self._glance_connection: sqlite3.Connection | None = None
+        self._glanced: dict[tuple[str, str], bytes | None] = {}
+        self._pulse = Pulse(path.with_name(path.name + "-pulse"))
         self._tidied = float("-inf")
         self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="swath-sites")
@@ -90,14 +93,21 @@ class SiteFile:
         )
 
     def glance(self, query: str, name: str) -> bytes | None:
-        """The one value that a query finds, read at once on the caller's thread. Raises sqlite3.Error."""
+        """The one value that a query finds, read at once on the caller's thread. Raises sqlite3.Error.
+
+        Asked before every request, so what was found holds until the next commit of anybody.
+        """
         with self._glancing:
             if self._closed:
                 raise sqlite3.ProgrammingError("the site book is closed")
-            if self._glance_connection is None:
-                self._glance_connection = _connect(self.path, mode="rw")
-            row = self._glance_connection.execute(query, (name,)).fetchone()
-        return None if row is None else row[0]
+            if self._pulse.moved():
+                self._glanced.clear()
+            if (query, name) not in self._glanced:
+                if self._glance_connection is None:
+                    self._glance_connection = _connect(self.path, mode="rw")
+                row = self._glance_connection.execute(query, (name,)).fetchone()
+                self._glanced[query, name] = None if row is None else row[0]
+            return self._glanced[query, name]
 
     async def close(self) -> None:
         """Finishes what is under way and closes the file."""
@@ -115,6 +125,8 @@ class SiteFile:
                 if connection is not None:
                     connection.close()
             self._glance_connection = self._connection = None
+            self._glanced.clear()
+            self._pulse.close()
 
     def _run(self, work: Callable[[], T]) -> T:
         try:
@@ -146,6 +158,8 @@ class SiteFile:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+        if begin == "BEGIN IMMEDIATE":
+            self._pulse.beat()
         return answer
 
 

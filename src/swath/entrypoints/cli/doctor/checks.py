@@ -17,6 +17,7 @@ from swath.backends.embedded import examine
 from swath.entrypoints.cli.config import unknown_variables
 from swath.entrypoints.cli.doctor.finding import Check, Finding, Subject, fail, ok, warn
 from swath.entrypoints.cli.doctor.proxies import check_proxies
+from swath.entrypoints.cli.doctor.sites import check_sites
 from swath.entrypoints.cli.output import counted
 
 __all__ = ["CHECKS"]
@@ -146,5 +147,6 @@ CHECKS: Final[dict[str, Check]] = {
     "store": check_store,
     "clock": check_clock,
     "dead workers": check_leftovers,
+    "sites": check_sites,
     "proxies": check_proxies,
 }

@@ -1,0 +1,74 @@
+"""Pulse: a number in a small file beside a SQLite file, other after every commit, so that who reads one row again and
+again need not ask SQLite while nothing has changed.
+
+Moved by database.py and site_file.py after each commit, and looked at by them before each glance.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import random
+import struct
+import time
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Pulse"]
+
+LONGEST_SECONDS: Final = 0.05  # a process may die between its commit and its beat
+_NUMBER: Final = struct.Struct("<Q")
+
+
+class Pulse:
+    """One reader and one writer of each process. Where the file cannot be had, it is as if something always moved."""
+
+    def __init__(self, path: Path) -> None:
+        """Touches nothing yet."""
+        self._path = path
+        self._memory: mmap.mmap | None = None
+        self._numbers = itertools.count(random.getrandbits(62))  # noqa: S311 apart from those of other processes
+        self._seen = b""
+        self._stale_at = 0.0
+
+    def beat(self) -> None:
+        """Something was committed."""
+        memory = self._mapped()
+        if memory is not None:
+            _NUMBER.pack_into(memory, 0, next(self._numbers))
+
+    def moved(self) -> bool:
+        """Whether anything may have been committed since this last answered yes. To be asked before reading."""
+        memory, now = self._mapped(), time.monotonic()
+        if memory is None:
+            return True
+        seen = memory[: _NUMBER.size]
+        if seen == self._seen and now < self._stale_at:
+            return False
+        self._seen, self._stale_at = seen, now + LONGEST_SECONDS
+        return True
+
+    def close(self) -> None:
+        """Lets go of the file; the next call takes the one that is there then."""
+        memory, self._memory = self._memory, None
+        self._seen = b""
+        if memory is not None:
+            memory.close()
+
+    def _mapped(self) -> mmap.mmap | None:
+        if self._memory is None:
+            try:
+                self._memory = _map(self._path)
+            except OSError:
+                return None
+        return self._memory
+
+
+def _map(path: Path) -> mmap.mmap:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        os.posix_fallocate(descriptor, 0, _NUMBER.size)  # on a full disk a write into a hole would kill the process
+        return mmap.mmap(descriptor, _NUMBER.size)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,45 @@
+"""Whether the site policies can be used, and what their circuits say."""
+
+from __future__ import annotations
+
+import asyncio
+
+from swath.backends.clock import SystemClock
+from swath.backends.embedded.site_book import EmbeddedSiteBook
+from swath.bootstrap import make_directory
+from swath.domain.errors import StoreUnavailable, UserError
+from swath.domain.site_circuit import CircuitState
+from swath.entrypoints.cli.doctor.finding import Finding, Subject, fail, ok, warn
+from swath.entrypoints.cli.output import counted
+
+__all__ = ["check_sites"]
+
+
+def check_sites(subject: Subject) -> Finding:
+    """The file is in order, and no site is being left alone."""
+    try:
+        directory = make_directory(subject.settings)
+    except UserError as error:
+        return fail(str(error), "correct the file, or the setting SWATH_SITES")
+    entries = counted(len(directory.sites), "site")  # of which there are shipped ones, so never none
+    if not (subject.settings.data / "sites.sqlite").is_file():
+        return ok(f"policies of {entries}; none was visited yet")
+    try:
+        held = asyncio.run(_held(subject))
+    except StoreUnavailable as error:
+        return warn(str(error), "look again later; nothing is sent meanwhile")
+    except UserError as error:
+        return fail(str(error), "remove the file; it starts afresh")
+    if held:
+        told = f"left alone, because they failed: {', '.join(held)}"
+        return warn(told, "see whether they are up; a probe goes out by itself")
+    return ok(f"policies of {entries}; none is left alone")
+
+
+async def _held(subject: Subject) -> list[str]:
+    book = EmbeddedSiteBook(subject.settings.data, SystemClock())
+    try:
+        states = await book.states()
+    finally:
+        await book.close()
+    return sorted(name for name, state in states.items() if state.circuit.state is not CircuitState.CLOSED)
