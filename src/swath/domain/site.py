@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from swath.domain.failure import FailureKind
 from swath.domain.hours import AllowedHours
+from swath.domain.pattern import objection_to
 from swath.domain.proxy_products import ProxyType, ladder_objection
 
 __all__ = ["Breaker", "HeaderSet", "Rate", "RobotsMode", "Signature", "SignatureKind", "SitePolicy"]
@@ -97,12 +98,10 @@ class Signature(_Section):
 
     @field_validator("title", "body", "url", "header")
     @classmethod
-    def _compiles(cls, pattern: str | None) -> str | None:
-        if pattern is not None:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"is no regular expression: {error}") from None
+    def _can_be_searched_for(cls, pattern: str | None) -> str | None:
+        objection = None if pattern is None else objection_to(pattern)
+        if objection is not None:
+            raise ValueError(objection)
         return pattern
 
     @model_validator(mode="after")

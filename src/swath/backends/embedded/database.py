@@ -51,8 +51,7 @@ class Database:
         self._read_connection: sqlite3.Connection | None = None
         self._glance_connection: sqlite3.Connection | None = None
         self._glancing = threading.Lock()
-        self._glanced: dict[tuple[str, tuple[int, ...]], bool] = {}
-        self._pulse = Pulse(path.with_name(path.name + "-pulse"))
+        self._pulse = Pulse[bool](path.with_name(path.name + "-pulse"))
         self._tended = 0.0
         try:
             self._write_connection = open_writer(path)
@@ -115,18 +114,15 @@ class Database:
         Asked again and again, so what was found holds until the next commit of anybody.
         """
         with self._glancing:
-            if self._pulse.moved():
-                self._glanced.clear()
-            found = self._glanced.get((query, values))
-            if found is None:
-                try:
-                    if self._glance_connection is None:
-                        self._glance_connection = open_reader(self.path, busy_seconds=0)
-                    found = self._glance_connection.execute(query, values).fetchone() is not None
-                except sqlite3.Error:
-                    return False
-                self._glanced[query, values] = found
-            return found
+            try:
+                return self._pulse.recall((query, values), lambda: self._look(query, values))
+            except sqlite3.Error:
+                return False
+
+    def _look(self, query: str, values: tuple[int, ...]) -> bool:
+        if self._glance_connection is None:
+            self._glance_connection = open_reader(self.path, busy_seconds=0)
+        return self._glance_connection.execute(query, values).fetchone() is not None
 
     def _transact(
         self,
@@ -176,7 +172,6 @@ class Database:
             if connection is not None:
                 connection.close()
         with self._glancing:
-            self._glanced.clear()
             self._pulse.close()
 
 

@@ -12,23 +12,27 @@ import os
 import random
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 __all__ = ["Pulse"]
 
 LONGEST_SECONDS: Final = 0.05  # a process may die between its commit and its beat
 _NUMBER: Final = struct.Struct("<Q")
 
+T = TypeVar("T")
 
-class Pulse:
-    """One reader and one writer of each process. Where the file cannot be had, it is as if something always moved."""
+
+class Pulse(Generic[T]):
+    """Where the file cannot be had, it is as if something always changed. Not for several threads, `beat` apart."""
 
     def __init__(self, path: Path) -> None:
         """Touches nothing yet."""
         self._path = path
         self._memory: mmap.mmap | None = None
-        self._numbers = itertools.count(random.getrandbits(62))  # noqa: S311 apart from those of other processes
+        self._numbers = itertools.count(random.getrandbits(62))  # unlike those of other processes
+        self._found: dict[object, T] = {}
         self._seen = b""
         self._stale_at = 0.0
 
@@ -38,8 +42,18 @@ class Pulse:
         if memory is not None:
             _NUMBER.pack_into(memory, 0, next(self._numbers))
 
-    def moved(self) -> bool:
-        """Whether anything may have been committed since this last answered yes. To be asked before reading."""
+    def recall(self, key: object, read: Callable[[], T]) -> T:
+        """What is read under the key; what was read before holds until the next commit of anybody."""
+        if self._has_moved():
+            self._found.clear()
+        try:
+            return self._found[key]
+        except KeyError:
+            found = self._found[key] = read()
+            return found
+
+    def _has_moved(self) -> bool:
+        """Looked at before reading, so that a commit in between is noticed the next time."""
         memory, now = self._mapped(), time.monotonic()
         if memory is None:
             return True
@@ -53,6 +67,7 @@ class Pulse:
         """Lets go of the file; the next call takes the one that is there then."""
         memory, self._memory = self._memory, None
         self._seen = b""
+        self._found.clear()
         if memory is not None:
             memory.close()
 

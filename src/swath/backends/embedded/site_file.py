@@ -69,8 +69,7 @@ class SiteFile:
         self._inode = 0
         self._glancing = threading.Lock()
         self._glance_connection: sqlite3.Connection | None = None
-        self._glanced: dict[tuple[str, str], bytes | None] = {}
-        self._pulse = Pulse(path.with_name(path.name + "-pulse"))
+        self._pulse = Pulse[bytes | None](path.with_name(path.name + "-pulse"))
         self._tidied = float("-inf")
         self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="swath-sites")
@@ -100,14 +99,13 @@ class SiteFile:
         with self._glancing:
             if self._closed:
                 raise sqlite3.ProgrammingError("the site book is closed")
-            if self._pulse.moved():
-                self._glanced.clear()
-            if (query, name) not in self._glanced:
-                if self._glance_connection is None:
-                    self._glance_connection = _connect(self.path, mode="rw")
-                row = self._glance_connection.execute(query, (name,)).fetchone()
-                self._glanced[query, name] = None if row is None else row[0]
-            return self._glanced[query, name]
+            return self._pulse.recall((query, name), lambda: self._look(query, name))
+
+    def _look(self, query: str, name: str) -> bytes | None:
+        if self._glance_connection is None:
+            self._glance_connection = _connect(self.path, mode="rw")
+        row = self._glance_connection.execute(query, (name,)).fetchone()
+        return None if row is None else row[0]
 
     async def close(self) -> None:
         """Finishes what is under way and closes the file."""
@@ -125,7 +123,6 @@ class SiteFile:
                 if connection is not None:
                     connection.close()
             self._glance_connection = self._connection = None
-            self._glanced.clear()
             self._pulse.close()
 
     def _run(self, work: Callable[[], T]) -> T:

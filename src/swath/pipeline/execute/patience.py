@@ -1,25 +1,37 @@
 """Patience: an attempt's time does not run while it waits for its turn at a site.
 
-attempt.py bounds the attempt by it, web/passage.py says when it waits, and runner.py asks before it gives it up.
+attempt.py bounds the attempt by it, web/passage.py says when it waits, and runner.py hears when the time is over.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
 
 __all__ = ["Patience"]
 
 
 class Patience:
-    """One per attempt. Several requests may wait at once; the time runs again when none does."""
+    """One per attempt. Several requests may wait at once; the time runs again when none does.
 
-    __slots__ = ("_ends_after", "_since", "_timer", "_waited_seconds", "_waiting")
+    It is the block of `limit` (async) and of `waiting` (not). One timer for all of it: asyncio.timeout would be moved
+    twice by every request. `on_expiry` is called when the attempt has just been told that its time is over.
+    """
+
+    __slots__ = (
+        *("_cancelling", "_ends_at", "_expired", "_since", "_task", "_timer", "_waited_seconds", "_waiting"),
+        "on_expiry",
+    )
 
     def __init__(self) -> None:
-        self._timer: asyncio.Timeout | None = None
-        self._ends_after = 0.0
+        self.on_expiry: Callable[[], None] | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ends_at = 0.0
+        self._expired = False
         self._since = 0.0
         self._waiting = 0
         self._waited_seconds = 0.0
@@ -30,34 +42,60 @@ class Patience:
         under_way = asyncio.get_running_loop().time() - self._since if self._waiting else 0.0
         return self._waited_seconds + under_way
 
-    def limit(self, seconds: float) -> asyncio.Timeout:
+    def limit(self, seconds: float) -> Patience:
         """Bounds the attempt, waits apart. Raises TimeoutError out of its block."""
-        self._timer = asyncio.timeout(seconds)
-        return self._timer
+        self._ends_at = asyncio.get_running_loop().time() + seconds
+        return self
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
+    async def __aenter__(self) -> None:
+        self._task = asyncio.current_task()
+        self._cancelling = 0 if self._task is None else self._task.cancelling()
+        self._arm()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        self.on_expiry = None
+        if self._timer is not None:
+            self._timer.cancel()
+        # Somebody else may have cancelled the attempt too, which then stays so.
+        is_ours = self._expired and task is not None and task.uncancel() <= self._cancelling
+        if is_ours and isinstance(error, asyncio.CancelledError):
+            raise TimeoutError from error
+
+    def waiting(self) -> AbstractContextManager[None]:
         """The attempt waits for its turn."""
-        self._pause()
-        try:
-            yield
-        finally:
-            self._go_on()
+        return self
 
-    def _pause(self) -> None:
+    def __enter__(self) -> None:
         self._waiting += 1
-        if self._waiting > 1:
-            return
-        self._since = asyncio.get_running_loop().time()
-        if self._timer is not None and not self._timer.expired() and (when := self._timer.when()) is not None:
-            self._ends_after = when - self._since
-            self._timer.reschedule(None)
+        if self._waiting == 1:
+            self._since = asyncio.get_running_loop().time()
 
-    def _go_on(self) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._waiting -= 1
-        if self._waiting:
+        if not self._waiting:
+            waited = asyncio.get_running_loop().time() - self._since
+            self._waited_seconds += waited
+            self._ends_at += waited
+            if self._timer is None and self._task is not None and not self._expired:
+                self._arm()
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_at(self._ends_at, self._look)
+
+    def _look(self) -> None:
+        """The time may be over; a wait since the timer was set has moved its end."""
+        self._timer = None
+        if self._waiting or self._task is None:
+            return  # the end of the last wait sets it again
+        if asyncio.get_running_loop().time() < self._ends_at:
+            self._arm()
             return
-        now = asyncio.get_running_loop().time()
-        self._waited_seconds += now - self._since
-        if self._timer is not None and not self._timer.expired() and self._timer.when() is None:
-            self._timer.reschedule(now + self._ends_after)
+        self._expired = True
+        self._task.cancel()
+        if self.on_expiry is not None:
+            self.on_expiry()

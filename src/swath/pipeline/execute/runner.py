@@ -111,8 +111,7 @@ class LeaseRunner:
         running.task = asyncio.create_task(attempt(self._bench, turn))
         # Not in the task itself: one that is cancelled before its first step never runs, nor does its `finally`.
         running.task.add_done_callback(functools.partial(self._attempted, running))
-        limit = self._bench.job.policy.timeouts.item_seconds + OVERTIME_SECONDS
-        running.timer = asyncio.get_running_loop().call_later(limit, self._give_up, running, 0.0)
+        running.patience.on_expiry = functools.partial(self._allow_overtime, running)
 
     def _before_request(self, running: Running) -> None:
         """No request leaves this worker when its lease may be somebody else's, nor a first one when the job has stopped
@@ -147,16 +146,11 @@ class LeaseRunner:
             what = "cancelled itself" if error is None else f"raised {type(error).__name__}"
             self._fail(running, FailureKind.INTERNAL, f"the scraper {what}")
 
-    def _give_up(self, running: Running, known_seconds: float) -> None:
-        """A scraper that goes on after its time is over, whatever it is told, costs its item and not the worker.
+    def _allow_overtime(self, running: Running) -> None:
+        """A scraper that goes on after its time is over, whatever it is told, costs its item and not the worker."""
+        running.timer = asyncio.get_running_loop().call_later(OVERTIME_SECONDS, self._give_up, running)
 
-        What it waited for its turn is not its time; so many seconds of that are allowed for already.
-        """
-        waited = running.patience.waited_seconds
-        if waited > known_seconds:
-            loop = asyncio.get_running_loop()
-            running.timer = loop.call_later(waited - known_seconds, self._give_up, running, waited)
-            return
+    def _give_up(self, running: Running) -> None:
         self._fail(running, FailureKind.TIMEOUT, "the scraper went on after its time was over and was given up")
 
     def _fail(self, running: Running, kind: FailureKind, message: str) -> None:
