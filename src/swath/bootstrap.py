@@ -105,7 +105,11 @@ async def make_network(services: Services, worker_id: str) -> AsyncIterator[Netw
     services.sites.check()
     guard = Guard(SystemResolver(clock), clock, allow_private=[*settings.allow_private, *_demo_sites(settings)])
     proxied = ProxiedTransport(guard)
-    transport = RoutedTransport(WreqTransport(guard), proxied)
+    direct = WreqTransport(guard)
+    for policy in [services.directory.default, *(site.policy for site in services.directory.sites.values())]:
+        if policy.impersonate is not None:
+            direct.check_impersonation(policy.impersonate)
+    transport = RoutedTransport(direct, proxied)
     pacer, circuits = Pacer(services.sites, clock, worker_id), SiteCircuits(services.sites, clock)
     try:
         yield Network(

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from swath.backends.clock import SystemClock
-from swath.backends.embedded import site_file
+from swath.backends.embedded import pulse, site_file
 from swath.backends.embedded.site_book import EmbeddedSiteBook
 from swath.backends.embedded.store import EmbeddedStore
 from swath.domain.bucket import Slice
@@ -173,7 +173,10 @@ async def test_what_one_process_records_another_sees_at_its_next_glance(
     await other.close()
 
 
-async def test_a_glance_never_raises_and_shows_what_was_last_seen(book: EmbeddedSiteBook, tmp_path: Path) -> None:
+async def test_a_glance_never_raises_and_shows_what_was_last_seen(
+    book: EmbeddedSiteBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "LONGEST_SECONDS", 0.0)
     opened = await book.record("a.example", BREAKER, [False], 0)
     assert book.glance("a.example") == opened
     edit(tmp_path, "UPDATE sites SET circuit = 'nonsense'")

@@ -7,12 +7,12 @@ import pytest
 
 from swath.testing.hostile import BEHAVIOURS, Behaviour
 from swath.web.page import WebPage
-from tests.hostile.meeting import PATIENCE, Meeting, meeting
+from tests.hostile.meeting import Meeting, meeting
 
 pytestmark = pytest.mark.req("Z6", "H2", "H3")
 
-# Above our patience: for parsing, for 32 MB that come before they are refused, for a machine that has other work.
-SOON_SECONDS = PATIENCE.request_seconds + 5.0
+# Above our short patience: for parsing, for 32 MB that come before they are refused, for a machine with other work.
+SOON_SECONDS = 5.5
 
 
 @pytest.fixture

@@ -34,6 +34,8 @@ FLOODS = (
     "endless-trailers",
     "h2-head-explodes",
     "h2-continuation-flood",
+    "h2-empty-flood",
+    "h2-tiny-flood",
 )
 HEAVY = ("deep", "deep-lists", "deep-hidden", "formatting", "attributes")
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import swath
-from swath import Failed, FailureKind, HttpScraper, Input, NotFound, Page, WebPage, WebSession, scraper
-from swath.domain.errors import BadInput, LeaseLost
+from swath import Failed, Failure, FailureKind, HttpScraper, Input, NotFound, Page, WebPage, WebSession, scraper
+from swath.domain.errors import BadInput, LeaseLost, SiteHeld
 from swath.kit.pages import Pages
 from swath.kit.registry import Registry
 from swath.web import session as web_session
@@ -337,3 +337,38 @@ async def test_a_bug_in_a_generator_of_pages_has_its_line_too() -> None:
 
     with pytest.raises(Failed, match=r"ValueError: invalid literal .* \(test_scraper\.py, line \d+\)"):
         await collected(fetch)
+
+
+@pytest.mark.req("K1", "D3")
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        ([Failed(Failure.of(FailureKind.BLOCKED, "a wall"))], Failed),
+        ([NotFound("none"), Failed(Failure.of(FailureKind.BLOCKED, "a wall"))], Failed),
+        ([Failed(Failure.of(FailureKind.BLOCKED, "a wall")), SiteHeld("s", "closed", 5.0)], SiteHeld),
+        ([ExceptionGroup("inner", [LeaseLost("over")]), SiteHeld("s", "closed", 5.0)], LeaseLost),
+    ],
+)
+async def test_what_a_group_of_tasks_raises_is_what_was_meant(
+    raised: list[Exception], expected: type[Exception]
+) -> None:
+    @scraper("grouped", version="1")
+    class Grouped(HttpScraper):
+        async def fetch(self, item: Any, web: WebSession) -> WebPage:
+            raise ExceptionGroup("unhandled errors in a TaskGroup", raised)
+
+    nowhere: Any = None
+    with pytest.raises(expected):
+        await Grouped().collect(Input(), nowhere)
+
+
+async def test_a_mistake_among_a_group_of_tasks_stays_a_mistake() -> None:
+    @scraper("grouped", version="1")
+    class Grouped(HttpScraper):
+        async def fetch(self, item: Any, web: WebSession) -> WebPage:
+            raise ExceptionGroup("unhandled errors in a TaskGroup", [NotFound("none"), ZeroDivisionError("oh")])
+
+    nowhere: Any = None
+    with pytest.raises(Failed) as failed:
+        await Grouped().collect(Input(), nowhere)
+    assert failed.value.failure.kind is FailureKind.INTERNAL

@@ -184,9 +184,56 @@ def test_an_empty_200_with_a_code_or_a_bad_inner_status_is_no_success() -> None:
     inner = read_refusal(200, (("content-length", "0"), ("x-brd-status-code", "502")), tunnel=False)
     assert inner is not None
     assert inner.kind is K.PROXY
-    bare = read_unlocker_refusal(200, (("content-length", "0"),), tunnel=False)
+
+
+@pytest.mark.req("P4")
+@pytest.mark.parametrize("status", [200, 204, 206])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b" \r\n\t" * 500, b"\xef\xbb\xbf\n", b"<!DOCTYPE html><html lang=en><head></head>\n<body></body></html>"],
+)
+def test_a_blank_answer_of_the_unlocker_is_no_page_and_of_the_others_the_sites(status: int, body: bytes) -> None:
+    bare = read_unlocker_refusal(status, (("x-brd-ip", "203.0.113.1"),), tunnel=False, body=body)
     assert bare is not None
-    assert bare.kind is K.PROXY
+    assert (bare.kind, "format json" in bare.message) == (K.PROXY, True)
+    assert read_refusal(status, (), tunnel=False, body=body) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(200, b"0"), (200, b"<html><body><script src=/a.js></script></body></html>"), (404, b""), (301, b""), (200, None)],
+)
+def test_what_the_unlocker_brings_is_the_sites_if_there_is_anything_in_it(status: int, body: bytes | None) -> None:
+    assert read_unlocker_refusal(status, (), tunnel=False, body=body) is None
+
+
+@pytest.mark.req("P4")
+@pytest.mark.parametrize("header", ["x-brd-err-code", "x-brd-error-code"])
+@pytest.mark.parametrize(
+    ("spelt", "shown"),
+    [
+        ("Policy_20050", "policy_20050"),
+        ("POLICY-20050", "policy_20050"),
+        ("20050", "policy_20050"),
+        ('"policy 20050"', "policy_20050"),
+        ("policy_20050: forbidden", "policy_20050"),
+        ("E!", "unknown code"),
+        ("user brd-customer-hl_1 may not", "unknown code"),
+    ],
+)
+def test_a_code_is_a_refusal_however_it_is_spelt(header: str, spelt: str, shown: str) -> None:
+    failure = read_refusal(200, ((header, spelt),), tunnel=False, body=b"<p>a page</p>")
+    assert failure is not None
+    assert (failure.kind, shown in failure.message) == (K.ACCESS_POLICY, True)
+    assert "hl_1" not in failure.message
+
+
+@pytest.mark.req("P4")
+@pytest.mark.parametrize("status", [502, 504])
+def test_what_the_provider_did_not_fetch_is_its_own_failure(status: int) -> None:
+    failure = read_refusal(status, (("server", "nginx"),), tunnel=False, body=b"Bad Gateway")
+    assert failure is not None
+    assert failure.kind is K.PROXY
 
 
 @pytest.mark.parametrize("status", [200, 301, 403, 404, 429, 500, 502, 503])

@@ -92,6 +92,17 @@ def test_places_are_filled_with_what_the_policy_asks_for() -> None:
         (200, (("proxy-status", "p.example; received-status=200"),), False, None),
         (403, (), False, None),
         (502, (), False, None),
+        (502, (("proxy-agent", "Privoxy"),), False, FailureKind.PROXY),
+        (403, (("proxy-authenticate", "Basic"),), False, FailureKind.ACCESS_POLICY),
+        (503, (("server", "squid/5.7"),), False, FailureKind.PROXY),
+        (403, (("server", "tinyproxy/1.11"),), False, FailureKind.ACCESS_POLICY),
+        (504, (("via", "1.1 proxy.example (squid/5.7)"),), False, FailureKind.PROXY),
+        (403, (("x-cache", "MISS from proxy"),), False, FailureKind.ACCESS_POLICY),
+        # passed on by such a proxy, or by one that the site has before it
+        (403, (("server", "nginx"), ("via", "1.1 proxy.example (squid/5.7)")), False, None),
+        (502, (("via", "1.1 abc.cloudfront.example (CloudFront)"), ("x-cache", "Error from cloudfront")), False, None),
+        (200, (("via", "1.1 proxy.example (squid/5.7)"),), False, None),
+        (404, (("via", "1.1 proxy.example (squid/5.7)"),), False, None),
     ],
 )
 def test_what_a_plain_proxy_says_of_its_own(

@@ -118,6 +118,64 @@ async def test_a_site_s_step_is_remembered_across_jobs_and_processes_where_the_s
     assert tier_of(another.choose("job-2", proxy(), "shy", CLIMBING)) == "none"
 
 
+MIXED = ProxySetup(
+    custom_urls=(
+        Secret("http://u-{country}:p@placed.example:1"),
+        Secret("http://u:p@plain.example:1"),
+        Secret("http://u-{country}-{state}:p@finer.example:1"),
+    ),
+    cooldown_seconds=0,
+)
+BY_SITE = SitePolicy(proxy_ladder=(ProxyType.CUSTOM,))
+
+
+@pytest.mark.req("P2", "P4")
+@pytest.mark.parametrize("by", ["job", "ladder", "site"])
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ({}, "plain.example:1"),
+        ({"country": "us"}, "placed.example:1"),
+        ({"country": "us", "state": "az"}, "finer.example:1"),
+    ],
+)
+def test_only_listed_proxies_that_fit_the_place_take_part(by: str, place: dict[str, str], name: str) -> None:
+    one = ways(MIXED)
+    wish, site = _wish(by, place)
+    for _ in range(4):
+        route = one.choose("job", wish, "site", site)
+        assert route is not None
+        assert route.name == name
+
+
+@pytest.mark.req("P2", "P4")
+@pytest.mark.parametrize("by", ["job", "ladder", "site"])
+def test_a_place_that_no_listed_proxy_fits_is_refused_with_the_reason(by: str) -> None:
+    wish, site = _wish(by, {"country": "us", "city": "mesa"})
+    with pytest.raises(Failed) as raised:
+        ways(MIXED).choose("job", wish, "site", site)
+    assert raised.value.failure.kind is K.ACCESS_POLICY
+    assert "its address has no {city}" in raised.value.failure.message
+
+
+def test_a_proxy_that_fits_and_is_unwell_is_a_proxy_that_failed() -> None:
+    one = ways(MIXED)
+    wish, site = _wish("job", {"country": "us"})
+    one.tried("job", "site", one.choose("job", wish, "site", site), K.PROXY)
+    with pytest.raises(Failed) as raised:
+        one.choose("job", wish, "site", site)
+    assert raised.value.failure.kind is K.PROXY
+    assert "all 1 failed" in raised.value.failure.message
+
+
+def _wish(by: str, place: dict[str, str]) -> tuple[Proxy, SitePolicy]:
+    if by == "site":
+        # a job's own place, left over for what the site chooses
+        asked = proxy(type="custom", **place).model_copy(update={"type": ProxyType.NONE})
+        return asked, BY_SITE
+    return proxy(**({"type": "custom"} if by == "job" else {"ladder": ["custom"]}), **place), SITE
+
+
 # -- who is well -------------------------------------------------------------------------------------------------------
 
 

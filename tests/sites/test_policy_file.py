@@ -37,6 +37,13 @@ pytestmark = pytest.mark.req("D1")
         ("default: {domains: [x.example]}", "default.domains: the default is for every site without an entry"),
         ("default: {breaker: {window: 3, failures: 5}}", "default.breaker: failures (5) can never be reached"),
         ("default: {signatures: [{kind: blocked, body: '('}]}", "default.signatures.0.body: is no regular expression"),
+        ("default: {signatures: [{kind: blocked, css: 'a[['}]}", "default.signatures.0.css: is no CSS selector"),
+        (
+            "sites: {a.example: {concurrency: !!timestamp 2020-01-01}}",
+            "sites.a.example: holds something that is neither",
+        ),
+        ("sites: {a.example: {user_agent: !!binary aGk=}}", "sites.a.example: holds something that is neither"),
+        ("sites: {a.example: {domains: !!set {a, b}}}", "sites.a.example: holds something that is neither"),
         ("default: {signatures: [{status: [403]}]}", "default.signatures.0.kind: is missing"),
         ("default: {allowed_hours: {time_zone: Mars, windows: [{from: 8:00, until: 9:00}]}}", "'Mars' is no time zone"),
         ("sites: {a: {domains: [A.example]}}", "sites.a.domains: 'A.example' is no host name"),
@@ -146,7 +153,7 @@ _signature = st.fixed_dictionaries(
     {"kind": st.sampled_from([kind.value for kind in SignatureKind]), "body": _text.map(re.escape)},
     optional={
         "status": st.lists(st.integers(100, 999), max_size=3),
-        "css": _text,
+        "css": st.sampled_from(["h1", "#a > .b", 'a[href="x"]', "div:first-child"]),
         "title": _text.map(re.escape),
         "largest_bytes": st.integers(1, 10**9),
     },

@@ -42,6 +42,12 @@ async def test_rate_holds_at_the_site_over_processes_jobs_and_a_kill(tmp_path: P
     assert found.well, found
 
 
+@pytest.mark.req("Z3")
+async def test_workers_that_do_not_keep_to_the_rate_are_found_out(tmp_path: Path) -> None:
+    hasty = Plan(processes=1, items=40, rate=30.0, concurrency=64, haste=1.5)
+    assert not (await asyncio.wait_for(measure(tmp_path, hasty), 100)).well
+
+
 @pytest.mark.req("Z3", "S1", "D1")
 async def test_concurrency_holds_at_the_site_over_processes_and_jobs(tmp_path: Path) -> None:
     found = await asyncio.wait_for(measure(tmp_path, Plan(processes=2, items=40, concurrency=4)), 100)

@@ -64,11 +64,12 @@ class Authority:
 
 
 class SecureSite:
-    """Counts connections and notes how each request came."""
+    """Counts connections and notes how each request came. One of `hung`, by its number, never answers over HTTP/2."""
 
     def __init__(self) -> None:
         self.port = 0
         self.connections = 0
+        self.hung: set[int] = set()
         self.serving: set[asyncio.Task[None]] = set()
         self.requests: list[tuple[str, str]] = []
 
@@ -87,6 +88,7 @@ class SecureSite:
         writer.close()
 
     async def _serve_h2(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = self.connections
         connection = H2Connection(H2Configuration(client_side=False))
         connection.initiate_connection()
         writer.write(connection.data_to_send())
@@ -94,6 +96,8 @@ class SecureSite:
             for event in connection.receive_data(data):
                 if isinstance(event, RequestReceived) and event.stream_id is not None:
                     self.requests.append(("h2", repr(event.headers)))
+                    if number in self.hung:
+                        await asyncio.Event().wait()
                     connection.send_headers(event.stream_id, [(":status", "200"), ("content-type", "text/html")])
                     connection.send_data(event.stream_id, b"<p>two</p>", end_stream=True)
             writer.write(connection.data_to_send())

@@ -56,10 +56,10 @@ def test_whatever_is_named_decoding_raises_nothing_and_markup_stays_markup() -> 
 
 @pytest.mark.req("Z6")
 def test_names_that_nobody_knows_are_not_remembered() -> None:
-    kept = len(encodings._cache)  # type: ignore[attr-defined]
+    kept = len(encodings._cache)
     for number in range(100):
         charset_of(f"text/html; charset=klingon-{number}", b"")
-    assert len(encodings._cache) == kept  # type: ignore[attr-defined]
+    assert len(encodings._cache) == kept
 
 
 def test_the_content_type_is_bare_and_small() -> None:

@@ -56,7 +56,7 @@ def test_every_status_has_its_kind(status: int, kind: FailureKind) -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 204, 206])
 def test_success_is_a_page(status: int) -> None:
-    assert classify(response(status), SitePolicy(), NOW) is PAGE
+    assert classify(response(status, body=b"page"), SitePolicy(), NOW) is PAGE
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,8 @@ def test_a_firewall_that_names_its_challenge_is_believed(header: tuple[str, str]
         ("-5", None),
         ("", None),
         ("99999999999999999999", None),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None),
+        ("Mon, 01 Jan 2035 00:00:00 +99999999999999999999", None),
     ],
 )
 def test_retry_after_is_read_as_seconds_or_date(status: int, asked: str, seconds: float | None) -> None:
@@ -129,7 +131,12 @@ def test_messages_carry_neither_credentials_nor_query() -> None:
 def test_an_empty_page_is_no_page() -> None:
     assert failure_of(response(200, HTML)).kind == FailureKind.SERVER_ERROR
     assert failure_of(response(200, HTML, b"<html><head></head><body></body></html>")).kind == FailureKind.SERVER_ERROR
-    assert classify(response(204, HTML), SitePolicy(), NOW) is PAGE
+    for blank in (b"", b" ", b"\r\n\t \n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b"\0\0"):
+        assert failure_of(response(200, HTML, blank)).kind == FailureKind.SERVER_ERROR
+        assert failure_of(response(200, (), blank)).kind == FailureKind.SERVER_ERROR
+        assert classify(response(204, HTML, blank), SitePolicy(), NOW) is PAGE
+    for status in (201, 202, 204, 205):
+        assert classify(response(status), SitePolicy(), NOW) is PAGE
     assert classify(response(200, (("content-type", "text/csv"),)), SitePolicy(), NOW) is PAGE
     app = b'<html><body><div id="root"></div><script src="/app.js"></script></body></html>'
     assert classify(response(200, HTML, app), SitePolicy(), NOW) is PAGE

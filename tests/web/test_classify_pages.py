@@ -7,7 +7,7 @@ from swath.testing.demo_county import detail, pages, parcels
 from swath.web.classify import PAGE, classify
 from swath.web.transport import Response
 
-pytestmark = pytest.mark.req("H2")
+pytestmark = pytest.mark.req("K7", "H2")
 
 ROWS = "".join(f"<tr><th>Field {n}</th><td>Value {n}</td></tr>" for n in range(9))
 PROSE = "The county board met on Tuesday and heard a report on what visitors of public records meet with. " * 12

@@ -9,7 +9,7 @@ import pytest
 from swath.testing.truth.__main__ import main, write_page
 from swath.testing.truth.score import LABELS, Score, read_labels, score, table
 
-pytestmark = pytest.mark.req("H2")
+pytestmark = pytest.mark.req("K7", "H2")
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/fixtures/truth"

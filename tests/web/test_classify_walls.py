@@ -8,7 +8,7 @@ from swath.testing.demo_county import messages, pages
 from swath.web.classify import classify
 from swath.web.transport import Response
 
-pytestmark = pytest.mark.req("H2")
+pytestmark = pytest.mark.req("K7", "H2")
 
 K = FailureKind
 MENU = "".join(f'<tr><td><a href="/{n}">Menu item {n}</a></td></tr>' for n in range(80))

@@ -1,6 +1,8 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swath.web.cookies import CookieJar
 
@@ -74,7 +76,15 @@ def test_a_cookie_lives_as_long_as_it_says(lifetime: str) -> None:
     assert sent(f"a=1; {lifetime}", URL, later_seconds=60) is None
 
 
-@pytest.mark.parametrize("lifetime", ["Max-Age=soon", "Expires=whenever", "Max-Age=99999999999999999999"])
+@pytest.mark.parametrize(
+    "lifetime",
+    [
+        "Max-Age=soon",
+        "Expires=whenever",
+        "Max-Age=99999999999999999999",
+        "Expires=Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+    ],
+)
 def test_a_lifetime_that_cannot_be_read_ends_with_the_session(lifetime: str) -> None:
     assert sent(f"a=1; {lifetime}", URL, later_seconds=86_400) == "a=1"
 
@@ -101,5 +111,30 @@ def test_longer_paths_go_first_and_then_the_older() -> None:
 
 def test_a_site_cannot_fill_the_memory() -> None:
     jar = CookieJar()
-    jar.store(URL, [f"c{i}=1" for i in range(10_000)], NOW)
+    for host in range(20):
+        jar.store(f"https://{host}.site.example/", [f"c{i}=1" for i in range(1_000)], NOW)
     assert len(jar) == 300
+
+
+def test_a_domain_keeps_its_fifty_newest() -> None:
+    jar = CookieJar()
+    jar.store("https://site.example/", ["other=1"], NOW)
+    jar.store(URL, [f"c{i}=1; Path=/" for i in range(60)], NOW)
+    assert jar.header(URL, NOW) == "; ".join(f"c{i}=1" for i in range(10, 60))
+    assert jar.header("https://site.example/", NOW) == "other=1"
+
+
+@pytest.mark.parametrize(("character", "most"), [("x", 8), ("é", 4)])
+def test_a_header_has_room_for_32_kb_and_leaves_the_oldest_out(character: str, most: int) -> None:
+    jar = CookieJar()
+    jar.store(URL, [f"c{i}={character * 4_000}; Path=/" for i in range(20)], NOW)
+    jar.store(URL, ["deep=1; Path=/app"], NOW)
+    header = jar.header(URL, NOW)
+    assert header is not None
+    assert len(header.encode()) <= 32 * 1024
+    assert [pair.partition("=")[0] for pair in header.split("; ")] == ["deep", *(f"c{i}" for i in range(20 - most, 20))]
+
+
+@given(st.text(max_size=40), st.sampled_from(["Expires", "Max-Age", "Domain", "Path", "x"]), st.text(max_size=60))
+def test_no_set_cookie_breaks_the_jar(pair: str, attribute: str, setting: str) -> None:
+    sent(f"{pair}; {attribute}={setting}", URL)

@@ -1,4 +1,6 @@
 import gzip
+import random
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -108,6 +110,51 @@ def test_several_frames_are_one_body(name: str) -> None:
     assert decoded([name], ENCODE[name](b"one") + ENCODE[name](b"two")) == b"onetwo"
 
 
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+@pytest.mark.parametrize("size", range(1, 40))
+def test_several_frames_are_one_body_wherever_they_are_cut(name: str, size: int) -> None:
+    encoded = ENCODE[name](b"one") + ENCODE[name](b"two") + ENCODE[name](b"three")
+    body = Body([name], 1_000)
+    for start in range(0, len(encoded), size):
+        body.feed(encoded[start : start + size])
+    assert body.whole() == b"onetwothree"
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+def test_a_body_of_many_frames_with_something_in_them_is_a_body(name: str) -> None:
+    assert decoded([name], ENCODE[name](b"page" * 256) * 1_000, 2_000_000) == b"page" * 256_000
+    assert decoded([name], ENCODE[name](b"x") * 101) == b"x" * 101
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("outer", [None, *NAMES])
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+@pytest.mark.parametrize("content", [b"", b"x"])
+def test_a_body_of_tiny_frames_is_refused_before_it_costs_anything(
+    name: str, outer: str | None, content: bytes
+) -> None:
+    frames = ENCODE[name](content) * 100_000
+    body = Body([name] if outer is None else [name, outer], 10_000_000)
+    began = time.process_time()
+    with pytest.raises(Failed, match="frames") as raised:
+        body.feed(frames if outer is None else ENCODE[outer](frames))
+    assert time.process_time() - began < 1.0
+    assert raised.value.failure.kind == FailureKind.SERVER_ERROR
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+def test_the_cost_of_frames_grows_with_their_number_alone(name: str) -> None:
+    """Frames that may pass, with much behind them in one chunk: what is left is not copied for each."""
+    large = random.Random(1).randbytes(60_000)
+    frames = ENCODE[name](bytes(1_024)) * 10_000 + ENCODE[name](large) * 100
+    body = Body([name], 100_000_000)
+    began = time.process_time()
+    body.feed(frames)
+    assert time.process_time() - began < 3.0
+    assert len(body.whole()) == 10_000 * 1_024 + 100 * 60_000
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_padding_after_the_end_is_ignored(name: str) -> None:
     body = Body([name], 1_000)
@@ -137,3 +184,23 @@ def test_an_encoding_that_nobody_asked_for_is_the_sites_failure(encoding: str) -
     with pytest.raises(Failed) as raised:
         Body([encoding], 1_000)
     assert raised.value.failure.kind == FailureKind.SERVER_ERROR
+
+
+def fed(body: Body, chunk: bytes, times: int) -> None:
+    for _ in range(times):
+        body.feed(chunk)
+
+
+@pytest.mark.parametrize(("crumb", "times"), [(b"", 17), (b"x", 700)])
+def test_a_body_in_crumbs_is_the_sites_failure(crumb: bytes, times: int) -> None:
+    with pytest.raises(Failed, match="comes in crumbs") as raised:
+        fed(Body([], 100_000), crumb, times)
+    assert raised.value.failure.kind == FailureKind.SERVER_ERROR
+
+
+def test_a_body_in_small_pieces_or_with_a_few_empty_ones_is_a_body() -> None:
+    large, small = Body([], 1_000_000), Body([], 1_000)
+    fed(large, b"<td>", 100_000)
+    fed(large, b"", 16)
+    fed(small, b"x", 500)
+    assert (len(large.whole()), len(small.whole())) == (400_000, 500)

@@ -3,8 +3,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+from swath.backends.clock import SystemClock
 from swath.backends.memory.site_book import MemorySiteBook
 from swath.domain.attempt import Finding
 from swath.domain.errors import Failed, LeaseLost, SiteHeld
@@ -15,7 +17,7 @@ from swath.domain.site_circuit import CircuitState
 from swath.sites.directory import Site
 from swath.sites.pacer import Pacer, Permit
 from swath.testing.clock import FakeClock
-from swath.testing.network import open_network
+from swath.testing.network import FreePacer, open_network
 from swath.web.passage import Network, Passage
 from swath.web.transport import Request, Response
 from tests.web.sites import TableTransport, answer
@@ -73,10 +75,14 @@ async def test_what_robots_txt_denies_is_not_fetched() -> None:
 
 @pytest.mark.req("H5")
 @pytest.mark.parametrize(("mode", "asked"), [("warn", 1), ("ignore", 0)])
-async def test_robots_txt_can_be_asked_without_being_obeyed_or_not_at_all(mode: str, asked: int) -> None:
+async def test_robots_txt_can_be_asked_without_being_obeyed_or_not_at_all(
+    mode: str, asked: int, caplog: pytest.LogCaptureFixture
+) -> None:
     desk = Desk({ROBOTS: answer(ROBOTS, b"User-agent: *\nDisallow: /\n")}, robots=mode)
-    await desk.visit(desk.passage())
+    for _ in range(3):
+        await desk.visit(desk.passage())
     assert len(desk.site.requests) == asked
+    assert len(caplog.messages) == asked, "once is enough"
 
 
 @pytest.mark.req("H5")
@@ -99,11 +105,12 @@ async def test_a_crawl_delay_lowers_the_rate() -> None:
             rates.append(rate)
             return await super().acquire(site, rate=rate, job=job)
 
-    slow = answer(ROBOTS, b"User-agent: *\nCrawl-delay: 4\n")
-    desk = Desk({ROBOTS: slow}, robots="obey", pacer=Seen, rate={"tokens": 1000})
-    await desk.visit(desk.passage())
-    assert rates == [None, 0.25]
-    await desk.network.pacer.close()
+    site = TableTransport({ROBOTS: answer(ROBOTS, b"User-agent: *\nCrawl-delay: 0.05\n"), PAGE: answer(PAGE)})
+    network = open_network(site, SystemClock(), robots="obey", pacer=Seen, rate={"tokens": 1000})
+    passage = Passage(network, Job(job_id="j", scraper_id="x"), lambda: None, contextlib.nullcontext)
+    passage.leave(await passage.enter(Request(url=PAGE)), answer(PAGE), None)
+    assert rates == [None, 20.0]
+    await network.pacer.close()
 
 
 @pytest.mark.req("W2")
@@ -156,6 +163,36 @@ async def test_only_the_site_an_attempt_ended_at_is_blamed() -> None:
 
 
 @pytest.mark.req("D3")
+async def test_a_failure_is_held_against_the_site_whose_answer_it_was_even_if_others_were_asked_since() -> None:
+    other = "http://other.example/page"
+    desk = Desk({other: answer(other)}, breaker=BREAKER)
+    passage, broken = desk.passage(), failure(FailureKind.SERVER_ERROR)
+    await desk.visit(passage)
+    passage.blame(PAGE, broken)
+    await desk.visit(passage, other)
+    passage.end(None, failure(FailureKind.SERVER_ERROR))
+    await desk.network.circuits.close()
+    assert desk.book.glance("county.example").state is CircuitState.OPEN
+    assert desk.book.glance("other.example").state is CircuitState.CLOSED
+
+
+@pytest.mark.req("W2", "Z3")
+async def test_a_request_of_an_attempt_that_is_over_is_refused_and_holds_nothing() -> None:
+    clock = SystemClock()
+    network = open_network(TableTransport({}), clock, pacer=Pacer, concurrency=1, rate={"tokens": 1000})
+    job = Job(job_id="j", scraper_id="x")
+    left = Passage(network, job, lambda: None, contextlib.nullcontext)
+    left.end(None, failure(FailureKind.TIMEOUT))
+    for _ in range(3):
+        with pytest.raises(LeaseLost):
+            await left.enter(Request(url=PAGE))
+    async with asyncio.timeout(5):
+        passage = Passage(network, job, lambda: None, contextlib.nullcontext)
+        passage.leave(await passage.enter(Request(url=PAGE)), answer(PAGE), None)
+    await network.pacer.close()
+
+
+@pytest.mark.req("D3")
 async def test_a_circuit_that_opens_stops_the_next_request_of_an_attempt_under_way() -> None:
     desk = Desk(breaker=BREAKER)
     first, second = desk.passage(), desk.passage()
@@ -202,6 +239,34 @@ async def test_nothing_is_sent_outside_the_allowed_hours() -> None:
     with pytest.raises(SiteHeld, match="outside its allowed hours") as held:
         await desk.visit(desk.passage())
     assert held.value.wait_seconds > 3600
+    assert desk.site.requests == []
+
+
+@pytest.mark.req("S8")
+async def test_a_request_that_waited_beyond_the_allowed_hours_is_not_sent() -> None:
+    desk = Desk(allowed_hours={"windows": [{"from": "00:00", "until": "16:00"}]})
+    passage = desk.passage()
+
+    class Slow(FreePacer):
+        async def acquire(
+            self, site: Site, *, rate: float | None = None, job: tuple[str, float] | None = None
+        ) -> Permit:
+            desk.clock.advance(3_600)
+            return await super().acquire(site)
+
+    network = msgspec.structs.replace(desk.network, pacer=Slow(desk.book, desk.clock, "w"))
+    late = Passage(network, Job(job_id="j", scraper_id="x"), lambda: None, contextlib.nullcontext)
+    await desk.visit(passage)
+    with pytest.raises(SiteHeld, match="outside its allowed hours"):
+        await late.enter(Request(url=PAGE))
+
+
+@pytest.mark.req("S8", "H5")
+async def test_not_even_robots_txt_is_fetched_outside_the_allowed_hours() -> None:
+    closed = {"windows": [{"from": "00:00", "until": "00:30"}]}
+    desk = Desk({ROBOTS: answer(ROBOTS)}, allowed_hours=closed, robots="obey")
+    with pytest.raises(SiteHeld):
+        await desk.passage().robots_allow(PAGE)
     assert desk.site.requests == []
 
 

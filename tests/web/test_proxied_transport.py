@@ -21,6 +21,8 @@ from swath.proxies.setup import ProxySetup, Zone
 from swath.testing.proxies.bright_data import FakeBrightData, FakeZone, Refusal, Style
 from swath.testing.proxies.certificates import Authority
 from swath.testing.proxies.faulty import Fault, FaultyProxy
+from swath.testing.proxies.listener import Listener
+from swath.testing.proxies.wire import read_request
 from swath.web.proxied_transport import ProxiedTransport, RoutedTransport
 from swath.web.transport import Request, Response
 from swath.web.wreq_exchange import Limits
@@ -239,6 +241,43 @@ async def test_an_empty_answer_of_the_unlocker_is_no_page(world: World) -> None:
     assert failure.kind is K.PROXY
 
 
+class Raw(Listener):
+    """Answers every request with the same bytes, and then closes or goes silent."""
+
+    def __init__(self, *pieces: bytes, closes: bool = True) -> None:
+        super().__init__()
+        self._pieces, self._closes = pieces, closes
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        for piece in self._pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.002)
+        if not self._closes:
+            await asyncio.Event().wait()
+
+
+@pytest.mark.req("P4")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n \r\n",
+    ],
+)
+async def test_an_answer_of_the_unlocker_without_a_body_is_no_page_however_it_is_framed(
+    world: World, answer: bytes
+) -> None:
+    async with Raw(answer) as site:
+        request = world.through_provider(UNLOCKER, f"https://{HOST}/")
+        world.hosts[f"{HOST}:443"] = site.port
+        failure = await failure_of(world.transport, request)
+    assert (failure.kind, "format json" in failure.message) == (K.PROXY, True)
+
+
 # -- the proxy fails ---------------------------------------------------------------------------------------------------
 
 FAULTS = [
@@ -271,6 +310,50 @@ async def test_whatever_a_proxy_does_is_its_own_fault_and_opens_no_circuit_of_th
     assert not RULES[failure.kind].site_circuit
     world.proxy.fault = Fault.NONE
     assert (await world.transport.send(world.through_proxy(f"{scheme}://{HOST}/"))).status == 200
+
+
+NO_ANSWERS = {
+    "garbage like HTTP": (b"Hello, I am no HTTP at all\r\n\r\n",),
+    "one letter": (b"H",),
+    "no number": (b"HTTP/1.1 OK\r\n\r\n",),
+    "another protocol": (b"HTTP/9.9 200 OK\r\n\r\n",),
+    "half a status line": (b"HTTP/1.1 2",),
+    "half a head": (b"HTTP/1.1 200 OK\r\n", b"Content-Type: text/html\r\n"),
+    "only an interim head": (b"HTTP/1.1 100 Continue\r\n\r\n",),
+}
+
+
+@pytest.mark.req("P4", "Z6")
+@pytest.mark.parametrize("closes", [True, False])
+@pytest.mark.parametrize("pieces", NO_ANSWERS.values(), ids=NO_ANSWERS)
+async def test_what_is_no_whole_head_is_never_the_sites(world: World, pieces: tuple[bytes, ...], closes: bool) -> None:
+    async with Raw(*pieces, closes=closes) as broken, proxied([f"127.0.0.1:{broken.port}"]) as transport:
+        (one,) = parse_proxies([Secret(f"http://u:p@127.0.0.1:{broken.port}")])
+        request = Request(url=f"http://{HOST}/", route=one.route(Place()), request_timeout_seconds=0.1)
+        failure = await failure_of(transport, request)
+    assert failure.kind is K.PROXY, failure
+
+
+async def test_an_answer_in_pieces_is_the_sites_and_so_is_what_happens_after_its_head(world: World) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+    pieces = [head[at : at + 7] for at in range(0, len(head), 7)]
+    for proxy, body in ((Raw(*pieces, b"hello"), b"hello"), (Raw(head, b"he", closes=False), None)):
+        async with proxy, proxied([f"127.0.0.1:{proxy.port}"]) as transport:
+            (one,) = parse_proxies([Secret(f"http://u:p@127.0.0.1:{proxy.port}")])
+            request = Request(url=f"http://{HOST}/", route=one.route(Place()), request_timeout_seconds=0.2)
+            if body is None:
+                assert (await failure_of(transport, request)).kind is K.TIMEOUT
+            else:
+                assert (await transport.send(request)).body == body
+
+
+@pytest.mark.req("P4")
+async def test_an_error_page_of_the_proxy_itself_is_its_own(world: World) -> None:
+    squid = b"HTTP/1.1 503 Service Unavailable\r\nServer: squid/5.7\r\nContent-Length: 2\r\n\r\nno"
+    async with Raw(squid) as proxy, proxied([f"127.0.0.1:{proxy.port}"]) as transport:
+        (one,) = parse_proxies([Secret(f"http://u:p@127.0.0.1:{proxy.port}")])
+        failure = await failure_of(transport, world.through_proxy(f"http://{HOST}/", one.route(Place())))
+    assert failure.kind is K.PROXY
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -175,7 +175,7 @@ async def test_a_request_that_fails_leaves_the_gate_too() -> None:
 
 async def test_downloads_are_kept_by_file_name() -> None:
     pdf = answer(A, b"%PDF", headers=(("content-type", "application/pdf"),))
-    web, _ = session({A: pdf, B: answer(B, b"<p>please log in", headers=(("content-type", "text/html"),))})
+    web, _ = session({A: pdf, B: answer(B, b"<p>bill of 2024", headers=(("content-type", "text/html"),))})
     await web.download(A, "bill.pdf", content_type="application/pdf")
     await web.download(A, "bill.pdf")
     assert web.downloads == [("bill.pdf", b"%PDF")]

@@ -1,5 +1,6 @@
 """Signatures of a site's own come first, and may overrule everything general."""
 
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from swath.domain.site import SitePolicy
 from swath.web.classify import PAGE, Verdict, classify
 from swath.web.transport import Headers, Response
 
-pytestmark = pytest.mark.req("D1", "H2")
+pytestmark = pytest.mark.req("K7", "D1", "H2")
 
 
 def verdict(signatures: list[dict[str, Any]], text: str = "", status: int = 200, **more: Any) -> Verdict:
@@ -81,3 +82,11 @@ def test_what_stands_behind_a_large_view_state_is_found() -> None:
     text = f"<input value='{'dDwtMTAw' * 20_000}'><p id=none>No records found.</p>"
     assert verdict([{"kind": "not_found", "body": "no records"}], text).not_found is not None
     assert verdict([{"kind": "not_found", "css": "#none"}], text).not_found is not None
+
+
+@pytest.mark.req("Z6")
+def test_a_page_too_heavy_to_parse_fits_no_selector_and_costs_nothing() -> None:
+    heavy = "".join(f"<p><font a{number}></p>" for number in range(2_800))
+    began = time.process_time()
+    assert verdict([{"kind": "not_found", "css": "font"}], heavy).not_found is None
+    assert time.process_time() - began < 1.0

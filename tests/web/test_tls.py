@@ -32,8 +32,13 @@ def trusting(ca_file: Path | None) -> WreqTransport:
     return WreqTransport(LoopbackGuard({HOST: ["127.0.0.1"], "other.example": ["127.0.0.1"]}), ca_file=ca_file)
 
 
-def to(site: SecureSite, host: str = HOST, impersonate: str | None = None) -> Request:
-    return Request(url=f"https://{host}:{site.port}/", headers=(("X-Ours", "1"),), impersonate=impersonate)
+def to(site: SecureSite, host: str = HOST, impersonate: str | None = None, seconds: float = 30.0) -> Request:
+    return Request(
+        url=f"https://{host}:{site.port}/",
+        headers=(("X-Ours", "1"),),
+        impersonate=impersonate,
+        request_timeout_seconds=seconds,
+    )
 
 
 async def kind_of(transport: WreqTransport, request: Request) -> FailureKind:
@@ -76,6 +81,32 @@ async def test_requests_share_one_connection_over_http_2(transport: WreqTranspor
         assert {answer.body for answer in answers} == {b"<p>two</p>"}
         assert {how for how, _ in site.requests} == {"h2"}
         assert site.connections == 1
+
+
+@pytest.mark.req("W3", "Z6")
+async def test_a_connection_that_hangs_costs_one_request_and_not_those_after_it(
+    transport: WreqTransport, authority: Authority
+) -> None:
+    async with secure_site(authority.context(HOST, "h2")) as site:
+        await transport.send(to(site, seconds=10))
+        site.hung = {1}
+        assert await kind_of(transport, to(site, seconds=0.1)) == FailureKind.TIMEOUT
+        assert (await transport.send(to(site, seconds=10))).body == b"<p>two</p>"
+        assert (await transport.send(to(site, seconds=10))).body == b"<p>two</p>"
+        assert site.connections == 2
+
+
+@pytest.mark.req("W3")
+async def test_a_connection_is_not_used_again_after_somebody_lost_patience_with_it(
+    transport: WreqTransport, authority: Authority
+) -> None:
+    async with secure_site(authority.context(HOST, "h2")) as site:
+        await transport.send(to(site, seconds=10))
+        site.hung = {1}
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await transport.send(to(site))
+        assert (await transport.send(to(site, seconds=10))).body == b"<p>two</p>"
 
 
 @pytest.mark.parametrize("browser", ["chrome_143", "Firefox-151", "safari_26_1"])

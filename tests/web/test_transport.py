@@ -1,9 +1,13 @@
 import asyncio
 import gzip
+import socket
+import threading
 import traceback
 import zlib
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from ipaddress import ip_address
+from typing import Any
 
 import brotli  # type: ignore[import-untyped]
 import pytest
@@ -14,6 +18,7 @@ from swath.domain.failure import FailureKind
 from swath.domain.policy import ProxyType
 from swath.proxies.route import Route
 from swath.testing.demo_county import DemoCounty
+from swath.web.egress.guard import Target
 from swath.web.transport import Request, Response
 from swath.web.wreq_exchange import Exchanges, Limits
 from swath.web.wreq_transport import WreqTransport
@@ -188,6 +193,7 @@ async def test_a_server_that_speaks_no_tls_is_a_tls_failure(transport: WreqTrans
     server.close()
 
 
+@pytest.mark.req("W3")
 @pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
 async def test_a_site_that_drips_cannot_hold_us_beyond_the_time_limit(transport: WreqTransport, begin: bytes) -> None:
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -205,6 +211,64 @@ async def test_a_site_that_drips_cannot_hold_us_beyond_the_time_limit(transport:
         # Bytes that are no HTTP may be noticed first, but nothing takes longer than it may.
         assert raised.value.failure.kind in {FailureKind.TIMEOUT, FailureKind.SERVER_ERROR}
         assert asyncio.get_running_loop().time() - started < 1.0
+
+
+@pytest.mark.req("W3")
+async def test_a_name_that_is_not_found_in_time_is_a_timeout() -> None:
+    class StuckGuard(LoopbackGuard):
+        async def check_origin(self, origin: str) -> Target:
+            await asyncio.sleep(60)
+            raise AssertionError(origin)
+
+    transport = WreqTransport(StuckGuard())
+    with pytest.raises(Failed, match=r"no address within 0\.05 s") as raised:
+        await transport.send(Request(url="http://county.example/", request_timeout_seconds=0.05))
+    assert raised.value.failure.kind == FailureKind.TIMEOUT
+    await transport.close()
+
+
+@pytest.mark.req("W3")
+async def test_looking_up_a_name_takes_from_the_time_of_the_request(
+    transport: WreqTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check_origin(guard: LoopbackGuard, origin: str) -> Target:
+        await asyncio.sleep(0.05)
+        return Target("http", "county.example", 80, (ip_address("127.0.0.1"),))
+
+    async def exchange(*_: Any, until: float, **__: Any) -> Response:
+        return Response(url="", status=200, wire_bytes=round((until - asyncio.get_running_loop().time()) * 1_000))
+
+    monkeypatch.setattr(LoopbackGuard, "check_origin", check_origin)
+    monkeypatch.setattr(Exchanges, "exchange", exchange)
+    left_ms = (await transport.send(Request(url="http://county.example/", request_timeout_seconds=10))).wire_bytes
+    assert left_ms <= 9_950
+
+
+@pytest.mark.req("Z6")
+async def test_a_site_that_sends_faster_than_we_can_read_does_not_stop_the_others(transport: WreqTransport) -> None:
+    flooded = threading.Event()
+
+    def flood(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.recv(10_000)
+            flooded.set()
+            while True:
+                connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 5_000)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=flood, args=(server,), daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        waiting = asyncio.create_task(transport.send(Request(url=url, request_timeout_seconds=8)))
+        await asyncio.to_thread(flooded.wait, 5)
+        async with raw_site(answering(plain(PAGE))) as good:
+            for _ in range(5):
+                assert (await transport.send(Request(url=good + "/", request_timeout_seconds=5))).body == PAGE
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await asyncio.to_thread(thread.join, 5)
 
 
 async def test_a_cancellation_stays_a_cancellation(transport: WreqTransport) -> None:

@@ -16,6 +16,12 @@ SAMPLES = [
     ("ConnectionError", 'Os { code: 113, kind: HostUnreachable, message: "No route to host" }', FailureKind.CONNECT),
     ("ConnectionResetError", "Os { kind: ConnectionReset }", FailureKind.CONNECT),
     ("DecodingError", "netty::Error(Body, Custom { kind: InvalidInput, error: ...", FailureKind.SERVER_ERROR),
+    (
+        "DecodingError",
+        'Error(Body, Error { kind: GoAway(b"", FLOW_CONTROL_ERROR, Library) })',
+        FailureKind.SERVER_ERROR,
+    ),
+    ("DecodingError", "Error(Body, Error { kind: Reset(StreamId(1), CANCEL, Remote) })", FailureKind.CONNECT),
     ("ConnectionError", 'ConnectError("tcp connect error", Os { kind: InvalidInput })', FailureKind.CONNECT),
     ("ProxyConnectionError", "TunnelUnsuccessful", FailureKind.PROXY),
     ("SomethingNew", "of a later version", FailureKind.INTERNAL),

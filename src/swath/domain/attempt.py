@@ -6,6 +6,7 @@ Made by the worker, written by `finish` in one commit with the counters.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -13,7 +14,7 @@ from swath.domain.failure import Failure
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 
-__all__ = ["Attempt", "Ended", "Finding", "HandedBack", "Tries"]
+__all__ = ["NO_COST", "Attempt", "Ended", "Finding", "HandedBack", "Tries"]
 
 
 class Finding(StrEnum):
@@ -21,6 +22,9 @@ class Finding(StrEnum):
 
     FOUND = "found"
     NOT_FOUND = "not_found"
+
+
+NO_COST: Final = 0.0  # this very object is left out where attempts are written
 
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,7 +40,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes: int = 0
     requests: int = 0
     proxy_tier: str = "none"
-    cost: float = 0.0
+    cost: float = NO_COST
 
 
 class Tries(msgspec.Struct, frozen=True):

@@ -107,7 +107,9 @@ RULES: Final[dict[FailureKind, KindRule]] = {
     _K.INVALID_OUTPUT: KindRule("output model refuses", False, _US, True, False),
     _K.ROBOTS_DENIED: KindRule("robots.txt denies it (state skipped)", False, _SITE, False, False),
     _K.EGRESS_DENIED: KindRule("private or forbidden address", False, _INPUT, True, False),
-    _K.TOO_LARGE: KindRule("body, download or decompressed size over cap", False, _SITE, True, False),
+    _K.TOO_LARGE: KindRule(
+        "body, download or decompressed size over cap, or a page too heavy to parse", False, _SITE, True, False
+    ),
     _K.BROWSER_CRASH: KindRule("browser or renderer died", True, _US, False, False, own_budget=True),
     _K.CREDENTIAL: KindRule("none found, or refused", False, _INPUT, True, False),
     _K.POISON: KindRule("killed its worker three times", False, _US, True, False),

@@ -26,12 +26,12 @@ def objection_to(pattern: str) -> str | None:
     except (re.error, OverflowError, RecursionError) as error:
         return f"is no regular expression: {error}"
     if _runs_away(parsed, within=False):
-        return "repeats what is a repeat itself, like (a+)+, which can take for ever; make the inner one firm: (a++)+"
+        return "can take for ever, like (a+)+ and (.|\\s)*; make what is inside firm, as in (a++)+, or a set: [\\s\\S]*"
     return None
 
 
 def _runs_away(parsed: Any, *, within: bool) -> bool:
-    """Whether a repeat that may take more or less stands in one that is done many times."""
+    """Whether in something done many times there is a repeat that may take more or less, or a choice between equals."""
     for operator, argument in parsed:
         often = False
         if operator in _BACKTRACKING:
@@ -39,10 +39,20 @@ def _runs_away(parsed: Any, *, within: bool) -> bool:
             if within and most > _MANY and least != most:
                 return True
             often = most > _MANY
+        if within and operator is _constants.BRANCH and _are_alike(argument[1]):
+            return True
         inner = within and operator not in _FIRM
         if any(_runs_away(part, within=inner or often) for part in _parts(argument)):
             return True
     return False
+
+
+def _are_alike(choices: list[Any]) -> bool:
+    """Whether two of them can begin with the same character: after the parser, only with nothing at all or a dot."""
+    first = [choice[0] if len(choice) else None for choice in choices]
+    newline = (_constants.LITERAL, ord("\n"))
+    dots = [one for one in first if one is not None and one[0] is _constants.ANY]
+    return first.count(None) > 1 or (bool(dots) and any(one not in (dots[0], newline) for one in first))
 
 
 def _parts(argument: Any) -> Iterator[Any]:

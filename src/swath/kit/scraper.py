@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from urllib.parse import urljoin
 
 from pydantic import ValidationError
 
-from swath.domain.errors import Failed, SwathError
+from swath.domain.errors import Failed, LeaseLost, NotFound, SiteHeld, SwathError
 from swath.domain.failure import Failure, FailureKind
 from swath.kit import models
 from swath.kit.author_errors import author_failure
@@ -87,7 +87,7 @@ class HttpScraper:
         except SwathError:
             raise
         except Exception as error:
-            raise Failed(self.blame(error)) from error
+            raise _meant(error) or Failed(self.blame(error)) from error
         try:
             for name, page in named_pages(fetched):
                 _keep(web, name, page)
@@ -99,6 +99,20 @@ class HttpScraper:
     def blame(self, error: Exception) -> Failure:
         """The failure for an exception that the author did not mean to raise."""
         return author_failure(error, inspect.getsourcefile(type(self)))
+
+
+def _meant(error: Exception) -> SwathError | None:
+    """What a group of tasks was stopped by, if nothing but what `fetch` may raise; the gravest of it."""
+    if not isinstance(error, ExceptionGroup):
+        return None
+    leaves = [_meant(one) if isinstance(one, ExceptionGroup) else one for one in error.exceptions]
+    meant = [leaf for leaf in leaves if isinstance(leaf, _GRAVEST)]
+    if len(meant) < len(leaves):
+        return None  # there is a mistake of the author's among them
+    return min(meant, key=lambda leaf: _GRAVEST.index(type(leaf)) if type(leaf) in _GRAVEST else 0)
+
+
+_GRAVEST: Final = (LeaseLost, SiteHeld, Failed, NotFound)
 
 
 def _keep(web: WebSession, name: str, page: WebPage) -> None:

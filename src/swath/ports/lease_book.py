@@ -69,8 +69,10 @@ class LeaseBook(Protocol):
         """
         ...
 
-    async def open_circuit(self, job_id: str, why: str) -> None:
+    async def open_circuit(self, job_id: str, why: str, most_left: int | None = None) -> None:
         """Opens the job's circuit for a reason that its outcomes do not show: the only site it needs is gone (D3).
+
+        With `most_left` only if no more items than that have not ended.
 
         What its policy says then happens, as by `finish`. A job that does not run, stops, or whose circuit is open
         already stays as it is. Raises UnknownName.

@@ -72,8 +72,9 @@ class SiteBook(Protocol):
         """Reserves the next instants (domain/bucket.py) and grants a share of the concurrency, in one commit.
 
         The slots of all workers never add up to more than the limit (bounded by the circuit's ramp too), or after it
-        was lowered, to more than before. Instants are given for slots only: without one there is no slice. An ask with
-        no demand gives the share up. A share ends SHARE_SECONDS after the last ask.
+        was lowered, to more than before. Instants are given for slots: without one there is no slice, and as long as
+        others have a share too, no more than one for each. An ask with no demand gives the share up. A share ends
+        SHARE_SECONDS after the last ask.
         """
         ...
 

@@ -22,8 +22,16 @@ __all__ = ["BrightData", "check_url", "read_refusal", "read_unlocker_refusal", "
 
 _CODE_HEADERS: Final = ("x-brd-err-code", "x-brd-error-code")
 _TEXT_HEADERS: Final = ("x-brd-error", "x-brd-err-msg")
+_FAMILIES: Final = {"1": "client", "2": "policy", "3": "peer", "4": "target"}
 _CODE: Final = re.compile(r"\b(?:(?:client|policy|peer|target)_\d{5}|kyc_required|business_account_required|ub_\w+)\b")
 _WHOLE_CODE: Final = re.compile(r"[a-z][a-z_0-9]{2,60}")
+_NUMBER: Final = re.compile(r"[1-4]\d{4}")
+_GATEWAY_STATUSES: Final = frozenset({502, 504})
+# Nothing to see: white space, or the frame of a page without anything in it.
+_BLANK: Final = re.compile(
+    rb"(?:\s|\x00|\xef\xbb\xbf|<(?:!doctype|/?(?:html|head|body|pre))\b[^<>]*>)*+", re.IGNORECASE
+)
+_BLANK_BYTES: Final = 1_000
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -84,7 +92,7 @@ class BrightData:
         )
 
 
-def read_refusal(status: int, headers: Headers, *, tunnel: bool) -> Failure | None:
+def read_refusal(status: int, headers: Headers, *, tunnel: bool, body: bytes | None = None) -> Failure | None:
     """Implements ReadRefusal. A code is a refusal whatever the status: some come with 200 and an empty body."""
     named = dict(reversed(headers))  # the first of a name counts
     code = _code(named)
@@ -97,28 +105,48 @@ def read_refusal(status: int, headers: Headers, *, tunnel: bool) -> Failure | No
     if any(named.get(name) for name in _TEXT_HEADERS):  # the text itself may name the account
         kind = FailureKind.RATE_LIMITED if status == 429 else FailureKind.PROXY
         return Failure.of(kind, f"Bright Data refuses it ({status}), and gives no code", _retry_after(named))
-    return custom.read_refusal(status, headers, tunnel=tunnel)
+    if not tunnel and status in _GATEWAY_STATUSES and not any(name.startswith("x-brd-") for name in named):
+        # What it has fetched carries a header of its own.
+        return Failure.of(FailureKind.PROXY, f"Bright Data could not fetch it ({status}), and does not say why")
+    return custom.read_refusal(status, headers, tunnel=tunnel, body=body)
 
 
-def read_unlocker_refusal(status: int, headers: Headers, *, tunnel: bool) -> Failure | None:
+def read_unlocker_refusal(status: int, headers: Headers, *, tunnel: bool, body: bytes | None = None) -> Failure | None:
     """The same for the Unlocker, of which an empty answer is no page of anybody's."""
-    refusal = read_refusal(status, headers, tunnel=tunnel)
-    if refusal is None and not tunnel and status == 200 and ("content-length", "0") in headers:
-        return Failure.of(FailureKind.PROXY, "the Unlocker answered with nothing, and does not say why")
+    refusal = read_refusal(status, headers, tunnel=tunnel, body=body)
+    if refusal is None and 200 <= status < 300 and body is not None and _is_blank(body):
+        message = "the Unlocker answered with nothing; asked for format json, its API says why"
+        return Failure.of(FailureKind.PROXY, message)
     return refusal
+
+
+def _is_blank(body: bytes) -> bool:
+    return not body or body.isspace() or (len(body) <= _BLANK_BYTES and _BLANK.fullmatch(body) is not None)
 
 
 def _code(named: dict[str, str]) -> str | None:
     for header in _CODE_HEADERS:
         value = named.get(header, "").strip()
-        if _WHOLE_CODE.fullmatch(value):
-            return value
+        if value:
+            return _spelt(value)
     # Proxy-Status is to take the place of the others; its details begin with the code.
     for header in ("proxy-status", *_TEXT_HEADERS):
         found = _CODE.search(named.get(header, ""))
         if found is not None:
             return found[0]
     return None
+
+
+def _spelt(value: str) -> str:
+    """A code as the table has it, however it is written; what is no code may name the account, and is not shown."""
+    bare = value.strip("\"' ").lower()
+    plain = re.sub(r"[\s-]+", "_", bare)
+    if _NUMBER.fullmatch(plain):
+        return f"{_FAMILIES[plain[0]]}_{plain}"
+    known = _CODE.search(plain)
+    if known is not None:
+        return known[0]
+    return bare if _WHOLE_CODE.fullmatch(bare) else "unknown code"
 
 
 def _retry_after(named: dict[str, str]) -> float | None:

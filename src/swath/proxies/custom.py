@@ -24,6 +24,8 @@ __all__ = ["SCHEMES", "CustomProxy", "new_session", "parse_proxies", "read_refus
 SCHEMES: Final = {"http": 80, "https": 443}
 _FIELD: Final = re.compile(r"\{(\w*)\}")
 _FIELDS: Final = frozenset(Place.__struct_fields__)
+_OWN_STATUSES: Final = frozenset({403, 502, 503, 504})  # with which a proxy says that it will not, or cannot
+_PROXY_SOFTWARE: Final = re.compile(r"squid|tinyproxy|privoxy|mitmproxy|3proxy|ccproxy|polipo|\bproxy", re.IGNORECASE)
 
 
 class CustomProxy(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +112,13 @@ def _filled(template: Secret | None, values: dict[str, str]) -> Secret | None:
     return template and Secret(_FIELD.sub(lambda field: values[field[1]], template.reveal()))
 
 
-def read_refusal(status: int, headers: tuple[tuple[str, str], ...], *, tunnel: bool) -> Failure | None:
+def read_refusal(
+    status: int,
+    headers: tuple[tuple[str, str], ...],
+    *,
+    tunnel: bool,
+    body: bytes | None = None,  # noqa: ARG001 what it says is not known
+) -> Failure | None:
     """Implements ReadRefusal for a proxy of which nothing is known but that it speaks HTTP."""
     if status == 407:
         return Failure.of(FailureKind.PROXY, "the proxy refuses our user name or password (407)")
@@ -122,13 +130,21 @@ def read_refusal(status: int, headers: tuple[tuple[str, str], ...], *, tunnel: b
         return Failure.of(FailureKind.ACCESS_POLICY, f"the proxy does not allow this site ({status})")
     if own:
         return Failure.of(FailureKind.PROXY, f"the proxy says that it failed ({status})")
-    if not tunnel:
+    if not tunnel and not (status in _OWN_STATUSES and _is_proxys_own(said)):
         return None  # it may as well be the site's
     if status == 429:
         return Failure.of(FailureKind.RATE_LIMITED, "the proxy asks us to slow down (429)", _retry_after(headers))
     if status in {401, 402, 403, 451}:
         return Failure.of(FailureKind.ACCESS_POLICY, f"the proxy does not allow this site ({status})")
-    return Failure.of(FailureKind.PROXY, f"the proxy made no tunnel ({status})")
+    return Failure.of(FailureKind.PROXY, f"the proxy {'made no tunnel' if tunnel else 'failed'} ({status})")
+
+
+def _is_proxys_own(said: dict[str, str]) -> bool:
+    """Whether an answer was made by the proxy. It marks what it passes on, too, but that names the site's server."""
+    if "proxy-authenticate" in said or "proxy-agent" in said:
+        return True
+    marks = said["server"] if "server" in said else f"{said.get('via', '')} {said.get('x-cache', '')}"
+    return _PROXY_SOFTWARE.search(marks) is not None
 
 
 def _retry_after(headers: tuple[tuple[str, str], ...]) -> float | None:

@@ -5,7 +5,7 @@ Asked by ways.py, told how each went; the re-check brings back those that were l
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -61,19 +61,22 @@ class Pool(Generic[T]):
     def __len__(self) -> int:
         return len(self._order)
 
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._proxies.values())
+
     @property
     def well(self) -> list[str]:
         """Those that take part, in their order."""
         return [name for name in self._order if self.health[name].well]
 
-    def take(self, site: str) -> Taken:
-        """The next one that is well and has not met this site within its cool-down; it meets it now."""
+    def take(self, site: str, fits: Callable[[T], bool] = lambda _: True) -> Taken:
+        """The next one that fits, is well and has not met this site within its cool-down; it meets it now."""
         now = self._clock.boot()
         soonest: float | None = None
         for offset in range(len(self._order)):
             at = (self._next + offset) % len(self._order)
             name = self._order[at]
-            if not self.health[name].well:
+            if not self.health[name].well or not fits(self._proxies[name]):
                 continue
             wait_seconds = self._wait_seconds(name, site, now)
             if wait_seconds <= 0:

@@ -17,10 +17,12 @@ __all__ = ["Meter", "ReadRefusal", "Route"]
 class ReadRefusal(Protocol):
     """How a provider says no."""
 
-    def __call__(self, status: int, headers: tuple[tuple[str, str], ...], *, tunnel: bool) -> Failure | None:
+    def __call__(
+        self, status: int, headers: tuple[tuple[str, str], ...], *, tunnel: bool, body: bytes | None = None
+    ) -> Failure | None:
         """The failure that an answer stands for if it is the provider's own and not the site's; None for the site's.
 
-        `tunnel`: it answered our CONNECT. Header names are lower-case.
+        `tunnel`: it answered our CONNECT. Header names are lower-case. Without a `body` none was to come.
         """
         ...
 

@@ -39,6 +39,10 @@ class _Endpoint(msgspec.Struct, frozen=True):
     port: int
     custom: CustomProxy | None = None
 
+    def objection(self, place: Place) -> str | None:
+        """Why it cannot be asked for such a place; the provider's endpoint takes what its products offer."""
+        return None if self.custom is None else self.custom.objection(place)
+
 
 class Ways:
     """`knock` dials a proxy that was left out, to see whether it is back. Without a `book` no step is remembered."""
@@ -137,11 +141,14 @@ class Ways:
             message = f"proxy type {tier} is not set up where this worker runs: set {' and '.join(missing)}"
             raise Failed(Failure.of(FailureKind.ACCESS_POLICY, message))
         pool = self._pools[tier]
-        taken = pool.take(site_name)
+        objections = [one.objection(place) for one in pool]
+        if None not in objections:
+            raise Failed(Failure.of(FailureKind.ACCESS_POLICY, f"no {tier} proxy fits: {objections[0]}"))
+        taken = pool.take(site_name, lambda one: one.objection(place) is None)
         if taken.name is None and taken.wait_seconds is not None:
             raise SiteHeld(site_name, f"all {tier} proxies have met it just now", taken.wait_seconds)
         if taken.name is None:
-            message = f"no healthy proxy of type {tier}: all {len(pool)} failed and are looked at again"
+            message = f"no healthy proxy of type {tier}: all {objections.count(None)} failed and are looked at again"
             raise Failed(Failure.of(FailureKind.PROXY, message, self._setup.recheck_seconds))
         custom = pool[taken.name].custom
         return self._provider.route(tier, place) if custom is None else custom.route(place)

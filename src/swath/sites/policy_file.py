@@ -118,13 +118,30 @@ def _entry(name: str, value: object) -> SitePolicy:
 def _policy(value: object, path: str) -> SitePolicy:
     try:
         # By way of JSON, where strict means: no "8" for 8 and no true for 1, but enums may be written as text.
-        return SitePolicy.model_validate_json(json.dumps(_mapping(value, path)), strict=True)
+        policy = SitePolicy.model_validate_json(json.dumps(_mapping(value, path)), strict=True)
+        _check_selectors(policy, path)
     except ValidationError as error:
         # A misspelt name comes first: that another one is missing follows from it.
         problems = sorted(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         field = ".".join((path, *(str(part) for part in problems[0]["loc"])))
         raise ValueError(f"{field}: {_what(problems[0])}{more}") from None
+    except TypeError:  # by a tag such as !!binary or !!timestamp
+        raise ValueError(f"{path}: holds something that is neither text, a number, a list nor a mapping") from None
+    return policy
+
+
+def _check_selectors(policy: SitePolicy, path: str) -> None:
+    """Asks the parser itself, which is loaded for this only if there is something to ask."""
+    for number, signature in enumerate(policy.signatures):
+        if signature.css is None:
+            continue
+        from selectolax.lexbor import LexborHTMLParser  # noqa: PLC0415 see above
+
+        try:
+            LexborHTMLParser("<p>").css_first(signature.css)
+        except Exception:  # noqa: BLE001 whatever it raises, it cannot use the selector
+            raise ValueError(f"{path}.signatures.{number}.css: is no CSS selector: {signature.css!r}") from None
 
 
 def _what(problem: ErrorDetails) -> str:

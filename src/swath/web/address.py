@@ -30,6 +30,12 @@ _SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*:)?")
 _PLAIN: Final = re.compile(r"(https?://[a-z0-9.:\[\]-]+)/[A-Za-z0-9!$%&()*+,/:;=?@_~.-]*")
 # What the parser made of one: it has percent-encoded all that could be mistaken for a delimiter.
 _WEB: Final = re.compile(r"(https?://)([^/?#@]*@)?(\[[0-9a-f:.]+\]|[^/?#@:\[\]]+)((?::[0-9]+)?)(/[^#]*)")
+# Any text, as the most careless reader would cut it: what may be an authority, and what comes behind.
+_AUTHORITY: Final = re.compile(r"(?:(\s*[A-Za-z][A-Za-z0-9+.-]*:[/\\]*|\s*[/\\]{2,})([^/\\?#]*))?(.*)", re.DOTALL)
+# What is no password, but for the port.
+_HOST: Final = re.compile(r"([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|localhost)(?::[0-9]*)?")
+_QUERY: Final = re.compile(r"[?#]")
+_PARAMETERS: Final = re.compile(r"(?:;|%3b)[^/]*", re.IGNORECASE)
 _LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}")
 _DOTS: Final = re.compile(r"/\.|%2e", re.IGNORECASE)
 
@@ -84,17 +90,28 @@ def pairs_of(fields: Fields) -> list[tuple[str, str]]:
 
 
 def shown(url: str) -> str:
-    """The address as it may stand in messages and logs: neither credentials nor query, whatever it is."""
+    """The address as it may stand in messages and logs: neither credentials nor query nor parameters in the path.
+
+    Whatever it is: a password may have any character, so of what has an @ behind the host little more is shown.
+    """
+    start, authority, rest = _AUTHORITY.match(url).groups()  # type: ignore[union-attr] # the pattern fits every text
+    scheme = (start or "").strip().rstrip("/\\")
+    if "@" in rest:
+        host = _HOST.fullmatch(authority or "")
+        return f"{scheme}//{host[1]}/…" if host else f"{scheme}//…" if start else "…"
     try:
         parsed = URL(url)
-        if parsed.hostname and "\\" not in url:
-            return f"{parsed.protocol}//{parsed.host}{parsed.pathname}"
+        if parsed.hostname:
+            return f"{parsed.protocol}//{parsed.host}{_without_parameters(parsed.pathname)}"
     except ValueError:
-        pass  # it may have credentials all the same, and a password may have any character
-    scheme = _SCHEME.match(url)
-    before, at, rest = url.rpartition("@")
-    rest = f"{scheme[0] if scheme else ''}//…@{rest}" if at and before else rest
-    return re.split(r"[?#]", rest, maxsplit=1)[0][:200].encode("utf-8", "replace").decode()
+        pass  # it may have credentials all the same
+    before, at, host_and_port = (authority or "").rpartition("@")
+    text = f"{scheme}//…@{host_and_port}{rest}" if at and before else f"{start or ''}{host_and_port}{rest}"
+    return _without_parameters(text)[:200].encode("utf-8", "replace").decode()
+
+
+def _without_parameters(path: str) -> str:
+    return _PARAMETERS.sub("", _QUERY.split(path, maxsplit=1)[0])
 
 
 def _parsed(url: str, base: str | None) -> str:

@@ -7,8 +7,6 @@ signatures, then the status, then what the page says of itself, weighed against 
 from __future__ import annotations
 
 import re
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 import msgspec
@@ -18,6 +16,7 @@ from swath.domain.site import SignatureKind, SitePolicy
 from swath.web.address import shown
 from swath.web.evidence import read_evidence
 from swath.web.findings import Finding, weigh
+from swath.web.http_date import unix_seconds
 from swath.web.signatures import ADDRESSES, FRAMED, HEADERS, SMELLS
 from swath.web.site_signatures import first_fitting
 from swath.web.transport import Response
@@ -34,6 +33,7 @@ _BY_PASSWORD: Final = ("basic", "digest", "negotiate", "ntlm")
 _TELLING: Final = frozenset({_K.CAPTCHA, _K.SESSION_EXPIRED, _K.RATE_LIMITED, _K.BLOCKED})
 _TELLING_OF_5XX: Final = _TELLING | {_K.MAINTENANCE}
 _TELLING_OF_429: Final = frozenset({_K.CAPTCHA})  # which no waiting lifts
+_BLANK: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\s\0]*")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
 
 _READABLE: Final = ("xml", "plain", "javascript")
@@ -93,10 +93,12 @@ def _by_site(response: Response, policy: SitePolicy, now: float) -> Verdict | No
 
 def _of_success(response: Response, now: float) -> Verdict:
     kind = (response.header("content-type") or "").lower()
+    # An empty page is the answer to nothing; 204 and 205 are meant to be empty, and 201 and 202 often are.
+    page = "html" in kind and response.status not in {204, 205}
+    if (page or (not kind and response.status == 200)) and _BLANK.fullmatch(response.body):
+        return _failed(response, now, _K.SERVER_ERROR, "is empty")
     if not response.body:
-        # An empty page is the answer to nothing; 204 and 205 are meant to be empty.
-        empty = "html" in kind and response.status not in {204, 205}
-        return _failed(response, now, _K.SERVER_ERROR, "is empty") if empty else PAGE
+        return PAGE
     if _is_plainly_good(response, kind):
         return PAGE
     finding = weigh(read_evidence(response))
@@ -195,9 +197,5 @@ def retry_after_seconds(value: str | None, now: float) -> float | None:
     text = (value or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)
-    try:
-        date = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    aware = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-    return max(aware.timestamp() - now, 0.0)
+    until = unix_seconds(text)
+    return None if until is None else max(until - now, 0.0)

@@ -7,18 +7,20 @@ reads the wall clock by itself and sends host-only cookies to subdomains unless 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from swath.web.http_date import unix_seconds
+
 __all__ = ["CookieJar"]
 
 _MOST_COOKIES: Final = 300
+_MOST_OF_DOMAIN: Final = 50
 _LONGEST_BYTES: Final = 4096
+_HEADER_BYTES: Final = 32 * 1024
 
 
 class _Cookie(msgspec.Struct):
@@ -29,6 +31,10 @@ class _Cookie(msgspec.Struct):
     host_only: bool = True
     secure: bool = False
     expires_at: float | None = None
+
+    @property
+    def pair(self) -> str:
+        return f"{self.name}={self.value}" if self.name else self.value
 
     def fits(self, host: str, path: str, *, secure: bool) -> bool:
         if self.secure and not secure:
@@ -58,20 +64,42 @@ class CookieJar:
             key = (cookie.domain, cookie.path, cookie.name)
             if cookie.expires_at is not None and cookie.expires_at <= now:
                 self._cookies.pop(key, None)
-            elif key in self._cookies or len(self._cookies) < _MOST_COOKIES:
+            else:
                 self._cookies[key] = cookie
+                self._make_room(cookie.domain)
 
     def header(self, url: str, now: float) -> str | None:
-        """The Cookie header for a request to `url`: longer paths first, then the older ones; None for no cookies."""
+        """The Cookie header for a request to `url`: longer paths first, then the older ones; None for no cookies.
+
+        When they are too many for a header, the oldest are left out.
+        """
         if not self._cookies:
             return None
         parts = urlsplit(url)
         host, path, secure = parts.hostname or "", parts.path or "/", parts.scheme == "https"
         for key in [k for k, c in self._cookies.items() if c.expires_at is not None and c.expires_at <= now]:
             del self._cookies[key]
-        fitting = [c for c in self._cookies.values() if c.fits(host, path, secure=secure)]
+        fitting = _newest([c for c in self._cookies.values() if c.fits(host, path, secure=secure)])
         fitting.sort(key=lambda cookie: -len(cookie.path))
-        return "; ".join(f"{c.name}={c.value}" if c.name else c.value for c in fitting) or None
+        return "; ".join(cookie.pair for cookie in fitting) or None
+
+    def _make_room(self, domain: str) -> None:
+        """Takes out the oldest of a domain that has too many, or of all."""
+        of_domain = [key for key in self._cookies if key[0] == domain]
+        if len(of_domain) > _MOST_OF_DOMAIN:
+            del self._cookies[of_domain[0]]
+        elif len(self._cookies) > _MOST_COOKIES:
+            del self._cookies[next(iter(self._cookies))]
+
+
+def _newest(cookies: list[_Cookie]) -> list[_Cookie]:
+    """Those that a header has room for, in the same order."""
+    room_bytes = _HEADER_BYTES
+    for position in range(len(cookies) - 1, -1, -1):
+        room_bytes -= len(cookies[position].pair.encode()) + len("; ")
+        if room_bytes < 0:
+            return cookies[position + 1 :]
+    return cookies
 
 
 def _parsed(url: str, text: str, now: float) -> _Cookie | None:
@@ -110,13 +138,7 @@ def _expiry(attributes: dict[str, str], now: float) -> float | None:
     age = attributes.get("max-age", "")
     if age.lstrip("-").isdecimal():
         return now + min(int(age[:12]), 10**9) if not age.startswith("-") else now
-    if "expires" not in attributes:
-        return None
-    try:
-        date = parsedate_to_datetime(attributes["expires"])
-    except ValueError:
-        return None
-    return (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp()
+    return unix_seconds(attributes["expires"]) if "expires" in attributes else None
 
 
 def _domain_matches(host: str, domain: str) -> bool:

@@ -7,7 +7,7 @@ no few of them become more than we can hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 import brotli  # type: ignore[import-untyped]
 import zstandard
@@ -26,6 +26,11 @@ _MOST_EMPTY: Final = 16  # beyond one for each byte
 _CRUMB_BYTES: Final = 4
 _MOST_CRUMBS: Final = 500
 _PIECE_BYTES: Final = 1024 * 1024  # so much is made at a time, before it is counted
+# Each frame costs its set-up, and an empty one is 20 bytes of the wire, or fewer within another encoding.
+_MOST_FRAMES: Final = 100  # beyond one for each KiB that they make
+_FRAME_BYTES: Final = 1024
+_INFLATE_SLICE_BYTES: Final = 16 * 1024
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP: Final = 31  # window bits of 15, with a gzip frame
 _ZLIB: Final = 15
 _RAW: Final = -15
@@ -49,7 +54,8 @@ class Body:
     """A body on its way in. `encodings` are the values of the Content-Encoding headers, in order.
 
     Raises Failed: too_large above the cap (on the wire, decoded, or between two encodings), server_error when it does
-    not decode, is encoded in a way that nobody asked for or comes in crumbs, connect when it ends too early.
+    not decode, is encoded in a way that nobody asked for or comes in crumbs or tiny frames, connect when it
+    ends too early.
     """
 
     __slots__ = ("_cap_bytes", "_chunks", "_parts", "_stages", "wire_bytes")
@@ -107,36 +113,94 @@ class _Stage:
                 raise Failed(Failure.of(FailureKind.SERVER_ERROR, message)) from None
 
 
-class _Inflate:
-    """gzip, in any number of members, and deflate."""
+class _Frame(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
 
-    def __init__(self, *, gzip: bool) -> None:
-        self._gzip = gzip
-        self._member: isal_zlib.Decompress | None = None
+
+_F = TypeVar("_F", bound=_Frame)
+
+
+class _Frames(Generic[_F]):
+    """Frames, one after the other: members of gzip, frames of zstd. Deflate has one, and no `magic`.
+
+    `opened` makes a frame from its first byte; `pieces` takes the next bytes of one.
+    """
+
+    def __init__(
+        self,
+        magic: bytes | None,
+        slice_bytes: int,
+        opened: Callable[[int], _F],
+        pieces: Callable[[_F, bytes], Iterable[bytes]],
+    ) -> None:
+        self._magic = magic
+        self._slice_bytes = slice_bytes
+        self._opened = opened
+        self._pieces = pieces
+        self._frame: _F | None = None
+        self._held = b""  # what may be the beginning of a magic
+        self._count = 0
+        self._made_bytes = 0
 
     @property
     def ended(self) -> bool:
-        return self._member is None or bool(self._member.eof)
+        return self._frame is None or bool(self._frame.eof)
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        while data:
-            if self._member is None or (self._member.eof and self._gzip and data.startswith(b"\x1f\x8b")):
-                self._member = isal_zlib.decompressobj(self._window_bits(data))
-            elif self._member.eof:
-                return  # padding after the end, as some servers send it
-            piece = self._member.decompress(data, _PIECE_BYTES)
-            while piece:
+        data, self._held = self._held + data, b""
+        at = 0
+        while at < len(data):
+            if self._frame is None or self._frame.eof:
+                if self._frame is not None and not self._begins(data, at):
+                    return  # padding after the end, as some servers send it
+                self._frame = self._opened(data[at])
+            # Slices, because a frame that ends copies all that is left of what it was given.
+            part = data[at : at + self._slice_bytes]
+            for piece in self._pieces(self._frame, part):
+                self._made_bytes += len(piece)
                 yield piece
-                # A piece that is not full was the last; otherwise more may be waiting, with or without input left.
-                full = len(piece) >= _PIECE_BYTES and not self._member.eof
-                piece = self._member.decompress(self._member.unconsumed_tail, _PIECE_BYTES) if full else b""
-            data = self._member.unused_data if self._member.eof else b""
+            at += len(part) - (len(self._frame.unused_data) if self._frame.eof else 0)
 
-    def _window_bits(self, start: bytes) -> int:
-        if self._gzip:
-            return _GZIP
-        # "deflate" means zlib by the standard, and a bare stream to some servers; the low bits tell them apart.
-        return _ZLIB if start[0] & 0x0F == 8 else _RAW
+    def _begins(self, data: bytes, at: int) -> bool:
+        """Whether a further frame begins there; too few bytes to tell are held until more come."""
+        if self._magic is None:
+            return False
+        start = data[at : at + len(self._magic)]
+        if start != self._magic:
+            self._held = start if self._magic.startswith(start) else b""
+            return False
+        self._count += 1
+        if self._count > _MOST_FRAMES + self._made_bytes // _FRAME_BYTES:
+            message = f"the body is in {self._count} frames that make {self._made_bytes} bytes"
+            raise Failed(Failure.of(FailureKind.SERVER_ERROR, message))
+        return True
+
+
+def _deflate(first: int) -> isal_zlib.Decompress:
+    # "deflate" means zlib by the standard, and a bare stream to some servers; the low bits tell them apart.
+    return isal_zlib.decompressobj(_ZLIB if first & 0x0F == 8 else _RAW)
+
+
+def _inflated(frame: isal_zlib.Decompress, data: bytes) -> Iterator[bytes]:
+    piece = frame.decompress(data, _PIECE_BYTES)
+    while piece:
+        yield piece
+        # A piece that is not full was the last; otherwise more may be waiting, with or without input left.
+        full = len(piece) >= _PIECE_BYTES and not frame.eof
+        piece = frame.decompress(frame.unconsumed_tail, _PIECE_BYTES) if full else b""
+
+
+def _zstd() -> _Decoder:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+    return _Frames(
+        _ZSTD_MAGIC,
+        _ZSTD_SLICE_BYTES,
+        lambda _: decompressor.decompressobj(),
+        lambda frame, data: (frame.decompress(data),),
+    )
 
 
 class _Brotli:
@@ -159,35 +223,11 @@ class _Brotli:
             piece = self._stream.process(b"", output_buffer_limit=_PIECE_BYTES) if full else b""
 
 
-class _Zstd:
-    def __init__(self) -> None:
-        self._decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-        self._frame: zstandard.ZstdDecompressionObj | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self._frame is None or self._frame.eof
-
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        while data:
-            if self._frame is None or (self._frame.eof and data.startswith(_ZSTD_MAGIC)):
-                self._frame = self._decompressor.decompressobj()
-            elif self._frame.eof:
-                return
-            for start in range(0, len(data), _ZSTD_SLICE_BYTES):
-                yield self._frame.decompress(data[start : start + _ZSTD_SLICE_BYTES])
-                if self._frame.eof:
-                    data = self._frame.unused_data + data[start + _ZSTD_SLICE_BYTES :]
-                    break
-            else:
-                return
-
-
 _DECODERS: Final[dict[str, Callable[[], _Decoder]]] = {
-    "gzip": lambda: _Inflate(gzip=True),
-    "deflate": lambda: _Inflate(gzip=False),
+    "gzip": lambda: _Frames(_GZIP_MAGIC, _INFLATE_SLICE_BYTES, lambda _: isal_zlib.decompressobj(_GZIP), _inflated),
+    "deflate": lambda: _Frames(None, _INFLATE_SLICE_BYTES, _deflate, _inflated),
     "br": _Brotli,
-    "zstd": _Zstd,
+    "zstd": _zstd,
 }
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from swath.domain.failure import FailureKind
 from swath.web.evidence import Evidence
+from swath.web.passages import is_said_to_visitor
 from swath.web.phrases import PHRASES, Phrase
 from swath.web.signatures import ADDRESSES, MARKS, SMELLS, SURE_MARKS, SURE_TITLE, TITLES, VAGUE_TITLES
 
@@ -46,8 +47,15 @@ _FEW_HEADINGS: Final = 4
 _SEPARATOR: Final = re.compile(r" [|\-·»•] | ?\| ?")
 _COLON: Final = re.compile(r" ?: ")
 _CODE: Final = re.compile(r"^(?:(?:http|error|status|code|warning|alert)\b[\s:!,#-]*)*(?:[45]\d\d\b[\s:.,-]*)?")
+_UNSPACED: Final = re.compile("[\u2e80-\uffdc]")
 _SENTENCE: Final = re.compile(r"[.!?](?: |$)")
 _HOLDING: Final = ("<script", "<frame", "<iframe", "<img", "<input", "<object", "<embed", "<canvas", "refresh")
+_FEW_WORDS: Final = 20
+_LEADS: Final = re.compile(r"""<meta\s[^<>]{0,80}?content\s*=\s*["']?\s*\d\s*[;,]\s*url\s*=\s*([^"<>]{1,300})""")
+_SOURCES: Final = re.compile(r"""\bsrc\s*=\s*["']?([^"'\s<>]{1,300})""")
+_CHALLENGES: Final = "/cdn-cgi/challenge-platform/"
+_CAPTCHA_IMAGE: Final = re.compile(r"<img\s[^<>]{0,300}?captcha")
+_CAPTCHA_FIELD: Final = re.compile(r"""<input\s[^<>]{0,300}?name\s*=\s*["']?[\w.$:-]{0,60}captcha""")
 _SETS_COOKIE: Final = re.compile(r"document\.cookie ?= ?[^=]")
 _RELOADS: Final = ("location.reload", "location.href", "location.replace", "location =", "location=")
 
@@ -96,7 +104,11 @@ def weigh(evidence: Evidence, *, refused: bool = False) -> Finding | None:
 
 
 def _needed(evidence: Evidence) -> int:
-    held = evidence.words + _CELL_WORDS * evidence.cells + (_FORM_WORDS if evidence.fields else 0)
+    # Where words are not set apart, two characters are taken for one.
+    words = (
+        evidence.words if evidence.text.isascii() else max(evidence.words, len(_UNSPACED.findall(evidence.text)) // 2)
+    )
+    held = words + _CELL_WORDS * evidence.cells + (_FORM_WORDS if evidence.fields else 0)
     needed = next((needed for words, needed in _NEEDED if held < words), _NEEDED_OF_MUCH)
     return needed + max(0, len(evidence.headings) - _FEW_HEADINGS)
 
@@ -147,10 +159,11 @@ def _read_phrases(evidence: Evidence, scale: _Scale) -> None:
     for kind, rows in PHRASES.items():
         if kind is _K.CAPTCHA and evidence.captcha == "in_form":
             continue  # it is said of the form
-        found = dict(pair for row in rows if row.word in text for pair in _near(row, text))
+        found = dict(pair for row in rows if row.word in text for pair in _near(row, evidence))
         heaviest_first = sorted(_unsaid(found, evidence.headings).items(), key=lambda pair: -pair[1])[:_MOST_PHRASES]
         for number, (phrase, weight) in enumerate(heaviest_first):
-            scale.add(kind, _FURTHER_PHRASE if number else weight, phrase)
+            if not number or weight >= _MARK:
+                scale.add(kind, _FURTHER_PHRASE if number else weight, phrase)
 
 
 def _unsaid(found: dict[str, int], headings: tuple[str, ...]) -> dict[str, int]:
@@ -159,32 +172,53 @@ def _unsaid(found: dict[str, int], headings: tuple[str, ...]) -> dict[str, int]:
     return {phrase: weight for phrase, weight in found.items() if phrase not in said}
 
 
-def _near(phrase: Phrase, text: str) -> Iterator[tuple[str, int]]:
+def _near(phrase: Phrase, evidence: Evidence) -> Iterator[tuple[str, int]]:
     """What fits near the first few places where the word stands."""
+    text = evidence.text
     at = text.find(phrase.word)
     for _ in range(_MOST_PLACES):
         if at < 0:
             return
         found = _compiled(phrase.pattern).search(text, max(at - _BEFORE, 0), at + _AFTER)
         if found is not None:
-            yield found[0], phrase.weight
+            meant = not phrase.to_visitor or is_said_to_visitor(found[0], evidence.markup)
+            yield found[0], phrase.weight if meant else _HINT
         at = text.find(phrase.word, at + _AFTER)
 
 
 def _read_parts(evidence: Evidence, scale: _Scale) -> None:
     if evidence.captcha == "alone":
         scale.add(_K.CAPTCHA, _MARK, "a captcha and no other field")
+    elif not evidence.fields and not evidence.password and _is_image_captcha(evidence.markup):
+        scale.add(_K.CAPTCHA, _MARK, "a picture to be read and no other field")
     if evidence.password:
         scale.add(_K.SESSION_EXPIRED, _MARK, "a form that asks for a password")
     for part, kind in ADDRESSES.items():
         if part in evidence.url:
             scale.add(kind, _HINT, part)
+    if evidence.words < _FEW_WORDS:
+        _read_leads(evidence, scale)
     if evidence.text or evidence.title or not evidence.markup.lstrip().startswith("<"):
         return
     if not any(map(evidence.markup.__contains__, _HOLDING)):
         scale.add(_K.SERVER_ERROR, _MARK, "nothing at all")
     elif _SETS_COOKIE.search(evidence.markup) and any(map(evidence.markup.__contains__, _RELOADS)):
         scale.add(_K.CAPTCHA, _MARK, "a script that sets a cookie and loads the page again")
+
+
+def _is_image_captcha(markup: str) -> bool:
+    return "captcha" in markup and bool(_CAPTCHA_IMAGE.search(markup) and _CAPTCHA_FIELD.search(markup))
+
+
+def _read_leads(evidence: Evidence, scale: _Scale) -> None:
+    """Where a page leads that says next to nothing: at once to a wall, or to Cloudflare's scripts and no others."""
+    for target in _LEADS.findall(evidence.markup):
+        for part, kind in ADDRESSES.items():
+            if part in target:
+                scale.add(kind, _MARK, f"leads to {part}")
+    sources = _SOURCES.findall(evidence.markup)
+    if not evidence.text and sources and all(_CHALLENGES in source for source in sources):
+        scale.add(_K.CAPTCHA, _MARK, _CHALLENGES)
 
 
 @functools.cache

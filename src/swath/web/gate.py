@@ -29,6 +29,10 @@ class Gate(Protocol):
         """The exchange is over: with an answer, a failure, both (an answer that means one), or neither (cancelled)."""
         ...
 
+    def blame(self, url: str, failure: Failure) -> None:
+        """An answer from this address was judged to be a failure."""
+        ...
+
     def policy(self, url: str) -> SitePolicy:
         """How the site of an address is visited."""
         ...
@@ -43,6 +47,9 @@ class OpenGate:
 
     def leave(self, request: Request, response: Response | None, failure: Failure | None) -> None:
         """Nobody wants to know."""
+
+    def blame(self, url: str, failure: Failure) -> None:
+        """Nor this."""
 
     def policy(self, url: str) -> SitePolicy:
         """The default."""

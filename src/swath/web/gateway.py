@@ -37,7 +37,6 @@ Dial = Callable[[str, str, int], Awaitable[Streams]]  # scheme, host, port of a 
 GATEWAY_HEADER: Final = "x-swath-gateway"  # on answers of its own, with the token: a site cannot make one up
 _HEAD_SECONDS: Final = 10.0
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?")
-_TLS_RECORDS: Final = b"\x15\x16"  # an alert or a handshake: what an answer through a tunnel begins with
 _GONE: Final = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError)
 
 
@@ -118,7 +117,7 @@ class Gateway:
                 up = pass_on(client[0], proxy[1], trip)
             else:
                 up = pass_requests(head, client[0], proxy[1], trip, line)
-            down = pass_back(proxy[0], client[1], trip, line, _TLS_RECORDS if tunnel else b"H")
+            down = pass_back(proxy[0], client[1], trip, line, tunnel=tunnel)
             await until_one_ends(up, down)
         finally:
             await closed(proxy[1])

@@ -6,14 +6,15 @@ Before: the session wants to send. After: the transport. At the attempt's end th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import msgspec
 
-from swath.domain.attempt import Finding
-from swath.domain.errors import Failed
+from swath.domain.attempt import NO_COST, Finding
+from swath.domain.errors import Failed, LeaseLost
 from swath.domain.failure import Culprit, Failure, FailureKind
 from swath.domain.job import Job
 from swath.domain.policy import ProxyType
@@ -30,6 +31,9 @@ from swath.web.robots import MOST_HOPS, Robots
 from swath.web.transport import Request, Response, Transport
 
 __all__ = ["Network", "Passage"]
+
+
+_log = logging.getLogger("swath.robots")
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +81,8 @@ class Passage:
         self._routes: dict[str, Route | None] = {}
         self._open: dict[int, _Open] = {}
         self._last: str | None = None
+        self._blamed: list[tuple[Failure, str]] = []  # with the name of the site
+        self._over = False
 
     @property
     def tier(self) -> ProxyType:
@@ -89,7 +95,7 @@ class Passage:
         """What all its ways out cost, by the operator's prices."""
         ways = self._network.ways
         routes = [route for route in self._routes.values() if route is not None]
-        return sum((ways.price(route.tier, route.meter.bytes, route.meter.requests) for route in routes), 0.0)
+        return sum(ways.price(route.tier, route.meter.bytes, route.meter.requests) for route in routes) or NO_COST
 
     def policy(self, url: str) -> SitePolicy:
         """See Gate."""
@@ -104,11 +110,14 @@ class Passage:
             rate = await self._ask_robots(site, request)
             ticket = await self._ticket(site)
             permit = await self._network.pacer.acquire(site, rate=rate, job=self._job_bucket())
-        return self._let_out(site, ticket, permit, request)
+            return self._let_out(site, ticket, permit, request)
 
     def _let_out(self, site: Site, ticket: Ticket, permit: Permit, request: Request) -> Request:
         """Nothing is waited for from here on, so what was true a moment ago is true when the request leaves."""
         try:
+            if self._over:  # a task that the author left behind
+                raise LeaseLost("the attempt is over")
+            self._check_hours(site)  # again: it may have waited beyond them
             self._network.circuits.check(ticket)
             self._before_request()
         except BaseException:
@@ -121,22 +130,32 @@ class Passage:
 
     def leave(self, request: Request, response: Response | None, failure: Failure | None) -> None:
         """See Gate. What a failure means is settled at the attempt's end."""
-        del failure
         site, permit, sent_at = self._open.pop(id(request))
         permit.release()
+        if failure is not None:
+            self._blamed.append((failure, site.name))
         if response is not None and response.status in {429, 503}:
             self._network.pacer.slow_down(site, sent_at)
 
     def end(self, finding: Finding | None, failure: Failure | None) -> None:
         """The attempt is over: the circuits of the sites it met and its ways out hear what came of it, if anything."""
-        told = finding is not None or failure is not None
+        self._over = True
+        told, at_fault = finding is not None or failure is not None, self._at_fault(failure)
         for name, ticket in self._tickets.items():
-            verdict = _verdict(failure if name == self._last else None)
+            verdict = _verdict(failure if name == at_fault else None)
             self._network.circuits.leave(ticket, verdict if told else None)
         for name, route in self._routes.items() if told else ():
-            kind = failure.kind if failure is not None and name == self._last else None
+            kind = failure.kind if failure is not None and name == at_fault else None
             self._network.ways.tried(self._job.job_id, name, route, kind)
         self._tickets.clear()
+
+    def blame(self, url: str, failure: Failure) -> None:
+        """See Gate."""
+        self._blamed.append((failure, self._network.directory.of(url).name))
+
+    def _at_fault(self, failure: Failure | None) -> str | None:
+        """The site whose answer the failure was; of one that the scraper found by itself, the site it came to last."""
+        return next((name for known, name in reversed(self._blamed) if known == failure), self._last)
 
     # -- one question each ---------------------------------------------------------------------------------------------
 
@@ -185,9 +204,13 @@ class Passage:
         if site.policy.robots is RobotsMode.IGNORE:
             return None
         rules = await self._network.robots.rules(request.url, lambda url: self._fetch_robots(request, url))
-        if not rules.allow(request.url) and site.policy.robots is RobotsMode.OBEY:
+        if not rules.allow(request.url):
             message = f"robots.txt denies {shown(request.url)}"
-            raise Failed(Failure.of(FailureKind.ROBOTS_DENIED, message))
+            if site.policy.robots is RobotsMode.OBEY:
+                raise Failed(Failure.of(FailureKind.ROBOTS_DENIED, message))
+            if not rules.warned:
+                rules.warned = True  # once for each site and process
+                _log.warning("%s, and more; the policy of site %s says to go on", message, site.name)
         return 1 / rules.interval_seconds if rules.interval_seconds else None
 
     async def _fetch_robots(self, asked_for: Request, url: str) -> Response:
@@ -209,6 +232,7 @@ class Passage:
 
     async def _send(self, request: Request) -> Response:
         site = self._network.directory.of(request.url)
+        self._check_hours(site)
         self._route(site)
         ticket = await self._ticket(site)
         sent = self._let_out(site, ticket, await self._network.pacer.acquire(site, job=self._job_bucket()), request)

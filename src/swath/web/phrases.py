@@ -14,11 +14,15 @@ __all__ = ["PHRASES", "Phrase"]
 
 
 class Phrase(NamedTuple):
-    """`weight`: 5 for what a page says of this very visit, 3 for what may also be said of others; more decides."""
+    """`weight`: 5 for what a page says of this very visit, 3 for what may also be said of others; more decides.
+
+    `to_visitor`: records say it of people and places, too, so it weighs as much only where the page speaks to us.
+    """
 
     word: str
     pattern: str
     weight: int = 3
+    to_visitor: bool = False
 
 
 _K = FailureKind
@@ -28,6 +32,11 @@ _NOW: Final = r"(?<!will be )(?<!may be )(?<!to be )"  # and not some day
 _BEEN: Final = r"(?:has|have|was|were|is|are|been)(?: been)?(?: temporarily| permanently| automatically)?"
 _MUST: Final = r"(?:please|must|need to|have to)(?: first)?"
 _GEO: Final = r"(?:available|accessible|blocked|restricted|allowed) (?:in|from|for|to) (?:\w{1,9} in )?your"
+# What a visitor may log in for and see the page without it.
+_NO_EXTRA: Final = (
+    r"(?! to (?:save|subscribe|bookmark|comment|post|rate|review|track|follow|manage|add|receive|edit|claim|report|set"
+    r"|share|vote|reply)\b)"
+)
 _AGAIN: Final = r"(?:again|to (?:continue|view|access|see|proceed))"
 
 PHRASES: Final[dict[FailureKind, tuple[Phrase, ...]]] = {
@@ -38,7 +47,8 @@ PHRASES: Final[dict[FailureKind, tuple[Phrase, ...]]] = {
             5,
         ),
         _P("human", r"are you (?:a )?human|human (?:verification|challenge)|you are human by"),
-        _P("robot", r"(?:you(?:'re| are)|i(?:'m| am)) not a robot|are you a robot|not a robot"),
+        _P("robot", r"you(?:'re| are) not a robot|are you a robot"),
+        _P("not a robot", r"not a robot", 2),
         _P("bot", r"you(?:'re| are) not (?:a |an )?(?:automated )?bots?\b"),
         _P(
             "captcha",
@@ -59,19 +69,20 @@ PHRASES: Final[dict[FailureKind, tuple[Phrase, ...]]] = {
     ),
     _K.BLOCKED: (
         _P("you", r"you(?:'ve| have) been (?:temporarily |permanently )?(?:blocked|banned)", 5),
-        _P("blocked", rf"{_BEEN} blocked"),
-        _P("banned", rf"{_BEEN} banned"),
+        _P("blocked", rf"{_BEEN} blocked", to_visitor=True),
+        _P("banned", rf"{_BEEN} banned", to_visitor=True),
         _P("block", r"why (?:have i been|was i) blocked|block (?:id|reference)\W"),
         _P(
             "denied",
-            r"(?:access|permission|request) (?:to \w{1,10} \w{1,12} )?(?:has been |is |was )?denied(?! (?:llc|inc)\b)",
+            r"(?:access|permission|request) (?:to \w{1,10} \w{1,12} )?(?:has been |is |was )?denied",
+            to_visitor=True,
         ),
         _P("permission", r"you (?:don't|do not) have (?:permission|authori[sz]ation) to (?:access|view)", 5),
         _P("rejected", r"requested url was rejected|your request (?:was|has been|is) rejected", 5),
         _P("support id", r"your support id is", 5),
-        _P("incident", r"incident (?:id|number)"),
-        _P("unusual", r"unusual (?:traffic|activity|number of requests|behaviou?r)"),
-        _P("suspicious", r"suspicious (?:activity|behaviou?r|traffic|requests?)"),
+        _P("incident", r"incident (?:id|number)", to_visitor=True),
+        _P("unusual", r"unusual (?:traffic|activity|number of requests|behaviou?r)", to_visitor=True),
+        _P("suspicious", r"suspicious (?:activity|behaviou?r|traffic|requests?)", to_visitor=True),
         _P(
             "automated", r"automated (?:requests?|quer(?:y|ies)|access|traffic|tools?|software|scraping|scripts?|means)"
         ),
@@ -94,16 +105,26 @@ PHRASES: Final[dict[FailureKind, tuple[Phrase, ...]]] = {
         _P("security", r"triggered the security solution|security (?:service|policy) to protect"),
         _P("robots", r"(?:robots|spiders|scrapers) (?:\w{1,9} ){0,3}not (?:welcome|allowed|permitted)"),
         _P("attack id", r"attack id"),
-        _P("denegado", r"acceso denegado|ha sido bloquead[oa]"),
+        _P("denegado", r"acceso denegado"),
+        _P("bloquead", r"ha sido bloquead[oa]|foi bloquead[oa]", to_visitor=True),
+        _P("negado", r"acesso negado"),
+        _P("permiss\u00e3o", r"(?:n\u00e3o tem|sem) permiss\u00e3o (?:para|de) (?:acess|ver|visualiz)", 5),
+        _P(
+            "\u62d2\u7edd",
+            r"\u8bbf\u95ee\u88ab\u62d2\u7edd|\u62d2\u7edd\u8bbf\u95ee|\u8bf7\u6c42(?:\u5df2)?\u88ab\u62d2\u7edd",
+        ),
+        _P("\u62e6\u622a", r"(?:\u8bf7\u6c42|\u8bbf\u95ee).{0,6}\u62e6\u622a", 5),
         _P("error 10", r"error (?:code:? )?10(?:06|07|08|09|10|12|20)\b"),
     ),
     _K.RATE_LIMITED: (
         _P("too many", r"too many (?:requests|searches|queries|attempts|connections|lookups)"),
-        _P("limit", r"rate[ -]limit(?:ed| exceeded| reached)|(?:request|search|query|daily|hourly|usage) limit"),
+        _P("limit", r"rate[ -]limit(?:ed| exceeded| reached)"),
+        _P("limit", r"(?:request|search|query|daily|hourly|usage) limit", to_visitor=True),
         _P("limit", r"(?:reached|exceeded) (?:the|your|our) (?:\w{1,12} ){0,3}limit|limit (?:has been |was )?exceeded"),
         _P("exceeded", rf"exceeded (?:the|your|our) {_FEW}number of {_FEW}(?:requests|searches|queries|lookups)", 5),
         _P("quota", r"quota (?:has been )?(?:exceeded|reached)|exceeded (?:the|your) quota"),
-        _P("slow", r"(?:please )?slow down"),
+        _P("slow", r"(?:please )?slow down", to_visitor=True),
+        _P("\u9891\u7e41", r"(?:\u8bbf\u95ee|\u8bf7\u6c42|\u64cd\u4f5c)(?:\u8fc7\u4e8e|\u592a)\u9891\u7e41", 5),
         _P("too quickly", r"(?:requests|searches|searching|requesting|browsing) (?:\w{1,9} ){0,2}too quickly"),
         _P("1015", r"error (?:code:? )?1015\b", 5),
         _P("before", r"wait (?:a|\d{1,4}|at least) .{0,20}before (?:trying|searching|sending|submitting|making)"),
@@ -122,8 +143,9 @@ PHRASES: Final[dict[FailureKind, tuple[Phrase, ...]]] = {
         ),
         _P(
             "session",
-            r"(?:the|user|this|current) session (?:has |is |was )?(?:been )?(?:timed? ?out|ended|terminated|lost)",
+            r"(?:the|user|this|current) session (?:has |is |was )?(?:been )?(?:timed? ?out|terminated|lost)",
         ),
+        _P("session", r"(?:the|user|this|current) session (?:has |is |was )?(?:been )?ended", to_visitor=True),
         _P(
             "session",
             r"session (?:is |was )?(?:no longer (?:valid|active)|invalid|not (?:found|valid))|invalid session",
@@ -131,8 +153,8 @@ PHRASES: Final[dict[FailureKind, tuple[Phrase, ...]]] = {
         _P("timed out", r"timed out (?:due|because|after)|you(?:'ve| have) (?:been )?timed out"),
         _P("inactivity", r"(?:due to|because of|period of|minutes of) inactivity"),
         _P("out", r"(?:you have been|you've been|you were) (?:automatically )?(?:logged|signed) out", 5),
-        _P("log", rf"{_MUST} (?:re-?)?log ?(?:in|on)\b|log ?(?:in|on) {_AGAIN}"),
-        _P("sign", rf"{_MUST} sign ?in\b|sign in {_AGAIN}"),
+        _P("log", rf"{_MUST} (?:re-?)?log ?(?:in|on)\b{_NO_EXTRA}|log ?(?:in|on) {_AGAIN}"),
+        _P("sign", rf"{_MUST} sign ?in\b{_NO_EXTRA}|sign in {_AGAIN}"),
         _P("logged", r"(?:must|need to|have to) be logged in|you are not (?:currently )?logged in"),
         _P("signed", r"(?:must|need to|have to) be signed in|you are not (?:currently )?signed in"),
         _P("required", r"(?:login|authentication) (?:is )?required"),
@@ -150,25 +172,34 @@ PHRASES: Final[dict[FailureKind, tuple[Phrase, ...]]] = {
             "maintenance",
             rf"{_NOW}(?:down|offline|closed|unavailable|out of service) {_FEW}(?:for|due to|during) {_FEW}maintenance",
             5,
+            to_visitor=True,
         ),
-        _P("maintenance", r"(?:under|undergoing|performing|conducting|in) (?:\w{1,14} ){0,3}maintenance"),
+        _P(
+            "maintenance",
+            r"(?:under|undergoing|performing|conducting|in) (?:\w{1,14} ){0,3}maintenance",
+            to_visitor=True,
+        ),
         _P("maintenance", rf"maintenance {_FEW}(?:in progress|mode)"),
-        _P("maintenance", r"(?:scheduled|system|routine|emergency|planned|nightly) maintenance"),
+        _P("maintenance", r"(?:scheduled|system|routine|emergency|planned|nightly) maintenance", to_visitor=True),
         _P("upgrad", rf"(?:undergoing|performing|for|during|while we|as we) {_FEW}upgrad\w{{1,4}}"),
         _P("updat", rf"(?:undergoing|performing|down for|offline for|while we) {_FEW}updat\w{{1,4}}"),
         _P("improv", rf"(?:while|as) we {_FEW}improv\w{{1,4}}"),
-        _P("back", r"(?:be|is|are) (?:right )?back (?:soon|shortly|online|up|in a|later|at|by|on)"),
+        _P("back", r"(?:be|is|are) (?:right )?back (?:soon|shortly|online|up|in a|later|at|by|on)", to_visitor=True),
         _P("check back", r"check back (?:soon|later|shortly|in)"),
-        _P("offline", r"(?:temporarily|currently|is|are|been taken) offline"),
-        _P("out of service", r"(?:temporarily|currently|is|are) out of service"),
-        _P("down", r"(?:temporarily|currently) down\b"),
-        _P("closed", r"(?:temporarily|currently) closed"),
-        _P("outage", r"(?:scheduled|planned|system) outage"),
+        _P("offline", r"(?:temporarily|currently|is|are|been taken) offline", to_visitor=True),
+        _P("out of service", r"(?:temporarily|currently|is|are) out of service", to_visitor=True),
+        _P("down", r"(?:temporarily|currently) down\b", to_visitor=True),
+        _P("closed", r"(?:temporarily|currently) closed", to_visitor=True),
+        _P("outage", r"(?:scheduled|planned|system) outage", to_visitor=True),
         _P("mantenimiento", r"(?:en|labores de|tareas de|por) mantenimiento"),
         _P("maintenance", r"en (?:cours de )?maintenance"),
         _P("nightly", r"nightly (?:processing|backup|batch|update)"),
-        _P("available", r"(?:is|are) (?:only )?(?:available|open) (?:only )?(?:between|from|during) (?:the hours|\d)"),
-        _P("available", r"(?:will be|should be) available (?:again|after|at|on|by)"),
+        _P(
+            "available",
+            r"(?:is|are) (?:only )?(?:available|open) (?:only )?(?:between|from|during) (?:the hours|\d)",
+            to_visitor=True,
+        ),
+        _P("available", r"(?:will be|should be) available (?:again|after|at|on|by)", to_visitor=True),
     ),
     _K.SERVER_ERROR: (
         _P("server error in", r"server error in '.{0,60}' application", 5),
@@ -186,7 +217,11 @@ PHRASES: Final[dict[FailureKind, tuple[Phrase, ...]]] = {
         _P("sql", r"sqlstate\[|sql syntax|sql server driver|mysql server has gone"),
         _P("ole db", r"ole db provider"),
         _P("wrong", r"something (?:went|has gone) wrong"),
-        _P("unavailable", r"(?:temporarily|currently|service|server) (?:is )?(?:temporarily |currently )?unavailable"),
+        _P(
+            "unavailable",
+            r"(?:temporarily|currently|service|server) (?:is )?(?:temporarily |currently )?unavailable",
+            to_visitor=True,
+        ),
         _P(
             "unable",
             r"(?:currently|temporarily|is|was|are|were) unable to (?:service|process|handle|complete|retrieve)",

@@ -69,7 +69,8 @@ class ProxiedTransport:
         if response.header(GATEWAY_HEADER) == trip.token:
             raise Failed(trip.trouble(authority) or Failure.of(_K.PROXY, f"the proxy {trip.name} failed"))
         if target.scheme == "http" or route.opens_tls:
-            refusal = trip.read_refusal(response.status, response.headers, tunnel=False)
+            body = None if request.method == "HEAD" else response.body
+            refusal = trip.read_refusal(response.status, response.headers, tunnel=False, body=body)
             if refusal is not None:
                 raise Failed(refusal)
         return msgspec.structs.replace(response, wire_bytes=trip.take_bytes())

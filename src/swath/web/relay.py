@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import re
 from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -31,6 +32,10 @@ __all__ = [
 HEAD_BYTES: Final = 256 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
 _GOODBYE_SECONDS: Final = 1.0
+_TLS_RECORDS: Final = b"\x15\x16"  # an alert or a handshake: what an answer through a tunnel begins with
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-9])\d\d[ \r\n]")
+_LEAST_STATUS_LINE: Final = len(b"HTTP/1.1 200\n")
+_HEAD_END: Final = re.compile(rb"\n\r?\n")
 
 
 class Head(NamedTuple):
@@ -78,17 +83,43 @@ async def pass_requests(
 
 
 async def pass_back(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, trip: Trip, line: Line, begins_with: bytes
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, trip: Trip, line: Line, *, tunnel: bool
 ) -> None:
-    """What comes back. An answer that does not begin as it must is the proxy's own."""
-    came = False
+    """What comes back. Until it begins as an answer of the site must, whatever happens is the proxy's doing."""
+    begun = b""
     while chunk := await _read(reader):
-        if not came and chunk[0] not in begins_with:
-            trip.failed(line.authority, "answered something that is neither HTTP nor TLS")
-        came, line.waiting = True, False
+        if line.waiting:
+            begun += chunk
+            begins = _begins_tls(begun) if tunnel else _begins_answer(begun)
+            if begins is False:
+                trip.failed(line.authority, "answered something that is neither HTTP nor TLS")
+            if begins is not None:
+                begun, line.waiting = b"", False
         trip.meter.received_bytes += len(chunk)
         writer.write(chunk)
         await writer.drain()
+
+
+def _begins_tls(begun: bytes) -> bool:
+    return begun[0] in _TLS_RECORDS
+
+
+def _begins_answer(begun: bytes) -> bool | None:
+    """Whether a whole head of an answer has come; None while it may still come. Interim heads are none."""
+    while True:
+        if len(begun) < _LEAST_STATUS_LINE and b"\n" not in begun:
+            return None if b"HTTP/1.".startswith(begun[:7]) else False
+        status = _STATUS_LINE.match(begun)
+        if status is None or len(begun) > HEAD_BYTES:
+            return False
+        end = _HEAD_END.search(begun)
+        if end is None:
+            return None
+        if status[1] != b"1":
+            return True
+        begun = begun[end.end() :]
+        if not begun:
+            return None
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:

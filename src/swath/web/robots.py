@@ -35,12 +35,13 @@ _MOST_ORIGINS: Final = 1_000
 class Rules:
     """What a robots.txt says to us."""
 
-    __slots__ = ("_agent", "_parsed", "denies_all", "interval_seconds")
+    __slots__ = ("_agent", "_parsed", "denies_all", "interval_seconds", "warned")
 
     def __init__(self, kept: KeptRobots, agent: str) -> None:
         self._agent = agent
         self._parsed: Protego | None = None
         self.denies_all = kept.status >= 500
+        self.warned = False  # that it is not obeyed
         self.interval_seconds = 0.0
         if 200 <= kept.status < 300 and kept.body.strip():
             self._parsed = Protego.parse(kept.body[:LARGEST_BYTES].decode("utf-8", "replace"))

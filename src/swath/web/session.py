@@ -94,7 +94,8 @@ class WebSession:
     ) -> WebPage:
         """Fetches a page. With a `name` it is stored under it; a later page of that name replaces it.
 
-        `expect_status` names statuses beside 2xx that are an answer here.
+        `expect_status` names statuses beside 2xx that are an answer here. An answer with one of them is taken as it
+        is: nothing looks whether it is a block, an outage or an expired session.
         """
         request = self._request("GET", with_params(resolve(url, self._base_url), params), headers)
         return await self._page(request, name, expect_status)
@@ -168,6 +169,7 @@ class WebSession:
         page = self._made(response, DEFAULT_NAME if name is None else name)
         if verdict.failure is not None:
             self.refused = page.page
+            self._gate.blame(page.url, verdict.failure)
             raise Failed(verdict.failure)
         if verdict.not_found is not None:
             self.pages[page.name] = page  # the site's word that there is no such record is worth keeping

@@ -47,6 +47,10 @@ MARKS: Final[dict[str, FailureKind]] = {
     "errors.edgesuite.net": _K.BLOCKED,  # Akamai, whose outages refer to it, too
     "cdn-cgi/styles/cf.errors.css": _K.BLOCKED,
     "mod_security": _K.BLOCKED,
+    "/orchestrate/chl_page": _K.CAPTCHA,  # Cloudflare
+    "/orchestrate/managed": _K.CAPTCHA,
+    "/orchestrate/jsch": _K.CAPTCHA,
+    "/orchestrate/captcha": _K.CAPTCHA,
 }
 """The same, of makers whose scripts watch over good pages, too; they add to what else is found."""
 
@@ -65,7 +69,6 @@ TITLES: Final[dict[FailureKind, tuple[str, ...]]] = {
         r"(?:please )?(?:complete|solve) (?:the|this|a) (?:captcha|security check).{0,30}",
         r"press (?:&|and) hold.{0,40}",
         r"client challenge|challenge validation|ddos-guard|you are being redirected",
-        r"(?:i'm )?not a robot\??",
         r"pardon our interruption",
     ),
     _K.BLOCKED: (
@@ -83,7 +86,8 @@ TITLES: Final[dict[FailureKind, tuple[str, ...]]] = {
         r"bot (?:traffic|activity) detected",
         r"security violation|(?:website|web application) firewall",
         r"(?:content )?not available in your (?:country|region|area)",
-        r"acceso denegado|zugriff verweigert|acc\u00e8s (?:refus\u00e9|interdit)",
+        r"acceso denegado|zugriff verweigert|acc\u00e8s (?:refus\u00e9|interdit)|acesso (?:negado|bloqueado|proibido)",
+        r"\u8bbf\u95ee\u88ab\u62d2\u7edd|\u62d2\u7edd\u8bbf\u95ee|\u7981\u6b62\u8bbf\u95ee",
     ),
     _K.RATE_LIMITED: (
         r"too many (?:requests|searches|queries|attempts|connections)",
@@ -189,6 +193,11 @@ SMELLS: Final[tuple[str, ...]] = (
         "not available",
         "blacklist",
         "denegado",
+        "negado",
+        "bloqueado",
+        "proibido",
+        "\u62d2\u7edd",
+        "\u7981\u6b62",
         "verweigert",
         "refus",
         "interdit",

@@ -15,13 +15,14 @@ from selectolax.lexbor import LexborHTMLParser
 from swath.domain.site import Signature
 from swath.web.evidence import source_of
 from swath.web.transport import Response
+from swath.web.weight import too_heavy
 
 __all__ = ["first_fitting"]
 
 _MOST_URL: Final = 2_048
 _MOST_HEADER: Final = 4_096
 _MOST_TITLE: Final = 300
-_DEEPEST: Final = 3_000  # the parser's time grows with the square of the depth
+_MOST_UNCLOSED: Final = 6_000  # tags; as many inside each other take 40 ms, and four times that for each doubling
 _TITLE: Final = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 
 
@@ -48,9 +49,10 @@ class _Answer:
 
     @functools.cached_property
     def tree(self) -> LexborHTMLParser | None:
-        if self.source.count("<") - 2 * self.source.count("</") > _DEEPEST:
+        html = self.source.encode("utf-8", "replace")
+        if html.count(b"<") - 2 * html.count(b"</") > _MOST_UNCLOSED or too_heavy(html) is not None:
             return None
-        return LexborHTMLParser(self.source)
+        return LexborHTMLParser(html)
 
 
 def _fits(signature: Signature, answer: _Answer) -> bool:

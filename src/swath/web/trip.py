@@ -16,7 +16,7 @@ __all__ = ["Line", "Trip"]
 
 
 class Line:
-    """One connection through the gateway to one site. `waiting`: something was asked of the proxy, and no byte came."""
+    """One connection through the gateway to one site. `waiting`: something was asked, and no answer has begun."""
 
     __slots__ = ("authority", "task", "waiting")
 
@@ -54,17 +54,17 @@ class Trip:
         self._troubles[authority] = failure
 
     def trouble(self, authority: str) -> Failure | None:
-        """What last went wrong on the way to a site, told once. A line on which no byte came back is trouble, too."""
+        """What last went wrong on the way to a site, told once. A line on which no answer began is trouble, too."""
         known = self._troubles.pop(authority, None)
         if known is None and any(line.waiting and line.authority == authority for line in self.lines):
             return Failure.of(FailureKind.PROXY, f"the proxy {self.name} did not answer in time")
         return known
 
     def ended(self, line: Line) -> None:
-        """A line is closed, by whomever. When nothing ever came back on it, that is the proxy's doing."""
+        """A line is closed, by whomever. When no answer ever began on it, that is the proxy's doing."""
         self.lines.discard(line)
         if line.waiting and line.authority not in self._troubles:
-            self.failed(line.authority, "sent nothing back")
+            self.failed(line.authority, "sent back no answer")
 
     def take_bytes(self) -> int:
         """What went over the route since this was last asked."""

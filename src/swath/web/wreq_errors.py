@@ -16,7 +16,11 @@ __all__ = ["failure_of"]
 _K = FailureKind
 # The address stands in the text, and an address may contain any of the words below.
 _ADDRESS: Final = re.compile(r"uri: \S+, ")
-_BAD_CHUNK: Final = "(Body, Custom { kind: InvalidInput"  # the same kind of an Os error is about our own socket
+# An Os error of the same kind as that of a bad chunk is about our own socket; "Library" is what the client objected to.
+_NO_HTTP: Final = (
+    *("Error(Parse", "Http2", "InvalidData"),
+    *("(Body, Custom { kind: InvalidInput", "FLOW_CONTROL_ERROR, Library"),
+)
 
 
 def failure_of(error: BaseException, where: str) -> Failure:
@@ -52,7 +56,7 @@ _SIGNS: Final[tuple[tuple[FailureKind, str, Callable[[str, str], bool]], ...]] =
     (_K.TLS, "no TLS connection could be made", _is_tls),
     (_K.CONNECT, "the connection was closed early", _has("IncompleteMessage", "IncompleteBody", "UnexpectedEof")),
     (_K.CONNECT, "the connection was reset", _has("ConnectionReset", "BrokenPipe", "Canceled", "ChannelClosed")),
-    (_K.SERVER_ERROR, "the answer is no HTTP", _has("Error(Parse", "Http2", "InvalidData", _BAD_CHUNK)),
+    (_K.SERVER_ERROR, "the answer is no HTTP", _has(*_NO_HTTP)),
     (_K.INTERNAL, "the request cannot be sent", _named("BuilderError")),
     (_K.CONNECT, "the connection failed", _named("ConnectionError", "ConnectionResetError")),
     (_K.CONNECT, "the exchange failed", _named("RequestError", "BodyError", "DecodingError")),

@@ -191,6 +191,10 @@ class Exchanges:
             return f"the body came with less than {least} bytes a second at {shown(request.url)}"
         return f"no whole answer within {request.request_timeout_seconds:g} s at {shown(request.url)}"
 
+    def knows(self, impersonate: str) -> bool:
+        """Whether there is such a browser to imitate."""
+        return _flat(impersonate) in self._profiles
+
     def _profile(self, impersonate: str) -> Any:
         name = self._profiles.get(_flat(impersonate))
         if name is None:

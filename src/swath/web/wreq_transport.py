@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from swath.domain.errors import Failed
+from swath.domain.errors import BadInput, Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.web.address import canonical, origin_of, shown
 from swath.web.egress.addresses import IPAddress
@@ -48,6 +48,11 @@ class WreqTransport:
         self._exchanges = Exchanges(limits or Limits(), ca_file)
         self._pools: OrderedDict[tuple[str, float, str | None], _Pool] = OrderedDict()
         self._closed = False
+
+    def check_impersonation(self, browser: str) -> None:
+        """Raises BadInput for a browser that cannot be imitated: before work begins, not with every item."""
+        if not self._exchanges.knows(browser):
+            raise BadInput(f"impersonate: there is no browser {browser!r} to imitate; one that is known is chrome_143")
 
     async def send(self, request: Request) -> Response:
         """See Transport."""

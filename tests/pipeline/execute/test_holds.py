@@ -15,6 +15,7 @@ from swath.domain.job import Job, JobStatus, Stopping
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.site_circuit import CircuitState
 from swath.domain.transitions import ItemState, JobState
+from swath.kit import models
 from swath.kit.declare import scraper as declare
 from swath.kit.scraper import HttpScraper
 from swath.pipeline.execute.holds import Holds
@@ -29,15 +30,18 @@ from swath.web.page import WebPage
 from swath.web.session import WebSession
 from swath.web.transport import Request, Response
 
-SITE = "county.example"
+SITE, HEALTHY = "county.example", "healthy.example"
 
 
 @declare("visit", version="1", sites=[SITE])
 class Visit(HttpScraper):
     """One request for every item."""
 
+    class Input(models.Input):
+        host: str
+
     async def fetch(self, item: Any, web: WebSession) -> WebPage:
-        return await web.get(f"http://{SITE}/")
+        return await web.get(f"http://{item.host}/")
 
 
 class Broken:
@@ -50,7 +54,8 @@ class Broken:
     async def send(self, request: Request) -> Response:
         self.requests += 1
         await asyncio.sleep(0)
-        return Response(url=request.url, status=self.status, body=b"<p>here</p>")
+        status = 200 if HEALTHY in request.url else self.status
+        return Response(url=request.url, status=status, body=b"<p>here</p>")
 
     async def close(self) -> None:
         pass
@@ -76,10 +81,13 @@ class Room:
             }
         )
 
-    async def load(self) -> None:
-        job = Job(job_id="j", scraper_id="visit", sites=(SITE,), policy=self.policy)
+    async def load(self, sites: tuple[str, ...] = (SITE,), healthy_from: int = 1_000) -> None:
+        """Items from that number on are at another site, which is well."""
+        job = Job(job_id="j", scraper_id="visit", sites=sites, policy=self.policy)
         await self.store.submit(job)
-        rows = tuple(Item(n, str(n), {}) for n in range(1, self.items + 1))
+        rows = tuple(
+            Item(n, str(n), {"host": HEALTHY if n >= healthy_from else SITE}) for n in range(1, self.items + 1)
+        )
         await self.store.load("j", Batch(0, 1, self.items, "d", rows))
         await self.store.seal("j", 1)
 
@@ -158,24 +166,35 @@ async def test_three_failed_probes_in_a_row_open_the_circuit_of_a_job_with_no_ot
 
 
 @pytest.mark.req("D3")
-async def test_a_job_with_other_sites_is_not_held_as_a_whole() -> None:
+async def test_a_job_that_names_no_site_is_given_up_too_when_nothing_else_is_left() -> None:
+    room = Room(items=12)
+    await room.load(sites=())
+    status = await room.work(lambda status: status.stopping is not None or status.state.terminal, step_seconds=5.0)
+    assert status.stopping is Stopping.CIRCUIT_OPEN
+    assert status.circuit_opened is not None
+    assert "probes in a row" in status.circuit_opened
+
+
+@pytest.mark.req("D3")
+async def test_items_of_another_site_further_down_the_list_run_on() -> None:
+    room = Room(items=300)
+    await room.load(sites=(), healthy_from=251)
+    status = await room.work(lambda status: status.counts.success == 50, step_seconds=1.0)
+    assert status.counts.success == 50
+    assert is_open(room)
+
+
+@pytest.mark.req("D3")
+async def test_only_a_job_that_says_it_needs_no_other_site_is_held_as_a_whole() -> None:
     room = Room()
     holds = Holds(room.store, room.network, room.clock)
     two = Job(job_id="two", scraper_id="x", sites=(SITE, "other.example"))
     one = Job(job_id="one", scraper_id="x", sites=(f"http://www.{SITE}/start", SITE))
     held = SiteHeld(SITE, "its circuit is open", 60.0)
-    assert not any(holds.hold(two, held) for _ in range(10))
-    assert holds.hold(one, held)
+    waits = [holds.hold(two, seq, held) for seq in range(200)]
+    assert not any(hold.whole_job for hold in waits)
+    assert waits[0].wait_seconds < waits[-1].wait_seconds <= 600, "the more wait, the longer each"
+    assert holds.hold(one, 1, held) == (60.0, True)
     assert holds.jobs == {"one"}
     room.clock.advance(61)
     assert holds.jobs == set()
-
-
-@pytest.mark.req("D3")
-async def test_a_job_that_names_no_site_is_held_after_several_items_in_a_row() -> None:
-    room = Room()
-    holds = Holds(room.store, room.network, room.clock)
-    job, held = Job(job_id="any", scraper_id="x"), SiteHeld(SITE, "its circuit is open", 60.0)
-    assert [holds.hold(job, held) for _ in range(3)] == [False] * 3
-    holds.went_on("any")
-    assert [holds.hold(job, held) for _ in range(5)] == [False] * 4 + [True]

@@ -161,6 +161,32 @@ async def test_what_is_private_here_is_not_asked_of_a_proxy(url: str) -> None:
         await made().check_proxied(url)
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "me.localhost", "printer.local", "metadata.google.internal", "a.localdomain", "nas.home.arpa"),
+        *("box.lan", "db.corp", "wiki.intranet", "a.private", "a.home", "ip6-localhost", "metadata", "LOCALHOST."),
+    ],
+)
+@pytest.mark.parametrize("answer", [None, [PUBLIC], Failure.of(FailureKind.DNS_TEMPORARY, "the resolver is down")])
+async def test_a_name_that_is_local_to_the_proxy_is_not_asked_of_it(
+    host: str, answer: list[str] | Failure | None
+) -> None:
+    guard = made(f"{host}:8081")
+    assert isinstance(guard._resolver, TableResolver)
+    if answer is not None:
+        guard._resolver.names[host.lower().removesuffix(".")] = answer
+    for _ in range(2):
+        with pytest.raises(Failed, match="not to be reached"):
+            await guard.check_proxied(f"http://{host}:8080/")
+    assert (await guard.check_proxied(f"http://{host}:8081/")).port == 8081
+
+
+@pytest.mark.parametrize("host", ["local.example", "mylocalhost.example", "a.notlocal", "lan.example", "1.1.1.1"])
+async def test_a_name_that_only_looks_local_passes_through_a_proxy(host: str) -> None:
+    assert (await made().check_proxied(f"http://{host}/")).port == 80
+
+
 async def test_a_proxys_own_address_is_checked_like_any_other() -> None:
     guard = made("127.0.0.1:3128", "[::1]:3128")
     assert (await guard.check_proxy("127.0.0.1", 3128)).port == 3128

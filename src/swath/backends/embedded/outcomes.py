@@ -88,9 +88,12 @@ def _stopped(state: JobState, on_open: OnOpen) -> tuple[str, str | None]:
     return JobState.PAUSED.value, None
 
 
-def open_circuit(db: sqlite3.Connection, job_id: str, why: str) -> None:
+def open_circuit(db: sqlite3.Connection, job_id: str, why: str, most_left: int | None) -> None:
     """See LeaseBook.open_circuit."""
     job = row_of(db, job_id)
+    left = job["total"] - job["success"] - job["failed"] - job["skipped"] - job["cancelled"]
+    if most_left is not None and left > most_left:
+        return
     if job["state"] not in {JobState.PENDING, JobState.RUNNING} or job["stopping"] or job["deleting"] or job["opened"]:
         return
     on_open = decode_job(job["spec"]).policy.circuit_breaker.on_open

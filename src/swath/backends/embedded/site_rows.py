@@ -71,8 +71,9 @@ def ask(db: sqlite3.Connection, now: float, name: str, worker_id: str, asked: As
         put(db, now, name, row._replace(bucket=bucket))
         return Terms(slice=taken)
     circuit, limit = site_circuit.bound(row.circuit, asked.concurrency)
-    slots, target = _regrant(db, now, name, worker_id, asked, limit)
-    bucket, taken = _reserve(row.bucket, asked, min(asked.requests, slots), now)
+    slots, target, workers = _regrant(db, now, name, worker_id, asked, limit)
+    requests = asked.requests if slots and workers == 1 else min(asked.requests, slots)
+    bucket, taken = _reserve(row.bucket, asked, requests, now)
     put(db, now, name, Row(bucket, circuit, is_site=True))
     return Terms(slice=taken, slots=slots, target=target)
 
@@ -83,17 +84,20 @@ def _reserve(bucket: Bucket, asked: Ask, requests: int, now: float) -> tuple[Buc
     return buckets.reserve(bucket, asked.rate, requests, now, asked.quiet_seconds)
 
 
-def _regrant(db: sqlite3.Connection, now: float, name: str, worker_id: str, asked: Ask, limit: int) -> tuple[int, int]:
+def _regrant(
+    db: sqlite3.Connection, now: float, name: str, worker_id: str, asked: Ask, limit: int
+) -> tuple[int, int, int]:
+    """The slots, the target, and how many workers share the site."""
     shares = _shares(db, now, name)
     before = shares.pop(worker_id, None)
     if asked.demand <= 0:
         db.execute("DELETE FROM shares WHERE name = ? AND worker = ?", (name, worker_id))
-        return 0, 0
+        return 0, 0, len(shares)
     ceiling = 0 if before is None else min(asked.ceiling, before.slots)  # a worker cannot raise itself
     shares[worker_id] = Share(ceiling, asked.demand, now)
     slots, target = grant_share(shares, worker_id, limit, now)
     db.execute("INSERT OR REPLACE INTO shares VALUES (?, ?, ?, ?, ?)", (name, worker_id, slots, asked.demand, now))
-    return slots, target
+    return slots, target, len(shares)
 
 
 def _shares(db: sqlite3.Connection, now: float, name: str) -> dict[str, Share]:

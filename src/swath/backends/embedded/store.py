@@ -147,8 +147,8 @@ class EmbeddedStore:
     ) -> Grant:
         return await self._db.write(finishing.finish, self._times(), lease, ended, handed_back, report)
 
-    async def open_circuit(self, job_id: str, why: str) -> None:
-        await self._db.write(outcomes.open_circuit, job_id, why)
+    async def open_circuit(self, job_id: str, why: str, most_left: int | None = None) -> None:
+        await self._db.write(outcomes.open_circuit, job_id, why, most_left)
 
     async def renew(self, worker_id: str, fences: Collection[int]) -> Mapping[int, Directive]:
         return await self._db.write(leases.renew, self._times(), worker_id, fences)

@@ -66,9 +66,11 @@ class MemoryFinishing(MemoryClaims):  # with MemoryLeases three deep: one port i
         if before.opened is None and job.circuit.opened is not None and job.stopping is None:
             self._stop(job)
 
-    async def open_circuit(self, job_id: str, why: str) -> None:
+    async def open_circuit(self, job_id: str, why: str, most_left: int | None = None) -> None:
         with self._shelves.open():
             job = self._shelves.job(job_id)
+            if most_left is not None and job.remaining > most_left:
+                return
             if job.may_start and job.circuit.opened is None:
                 job.circuit = msgspec.structs.replace(job.circuit, opened=why)
                 self._stop(job)

@@ -53,7 +53,8 @@ class MemorySiteBook:
             if ask.concurrency is None:
                 return Terms(slice=_reserve(entry, ask, ask.requests, now))
             slots, target = _regrant(entry, worker_id, ask, ask.concurrency, now)
-            return Terms(slice=_reserve(entry, ask, min(ask.requests, slots), now), slots=slots, target=target)
+            requests = ask.requests if slots and len(entry.shares) == 1 else min(ask.requests, slots)
+            return Terms(slice=_reserve(entry, ask, requests, now), slots=slots, target=target)
 
     async def slow_down(self, name: str, sent_at: float, quiet_seconds: float) -> Bucket:
         with self._lock:

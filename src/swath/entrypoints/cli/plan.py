@@ -18,6 +18,7 @@ from swath.backends.embedded.examine import store_file
 from swath.bootstrap import make_registry, open_services
 from swath.domain.errors import Conflict, SwathError, UnknownName
 from swath.domain.job import Job, JobStatus
+from swath.domain.proxy_products import ProxyType
 from swath.domain.transitions import JobState
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.intake import Intake
@@ -25,6 +26,7 @@ from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.output import describe, print_json, span
 from swath.entrypoints.cli.progress import watching
 from swath.pipeline.accept.report import LoadReport, RowsRefused
+from swath.proxies.ways import check_wish
 from swath.settings import Settings
 
 __all__ = ["Plan", "show_plan"]
@@ -43,13 +45,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
     eta_seconds: float | None
     eta_from: str | None
-    cost: float = 0.0  # no paid way out exists yet, so nothing can cost anything
+    cost: float | None  # None: it goes out by a paid way, and nothing says yet what that costs
 
 
 async def show_plan(settings: Settings, order: Order) -> ExitCode:
     """Prints the plan, and then raises what the load would: a plan for rows that are refused is no plan."""
     refused: RowsRefused | None = None
     intake = Intake.of(order, make_registry(settings), SystemClock().now())
+    check_wish(settings.proxies, intake.job.policy.proxy)
     known = await _known(settings, intake.job)
     loaded = known[0] is not None and known[0].state is not JobState.LOADING
     with tempfile.TemporaryDirectory(prefix="swath-plan-") as folder:
@@ -120,7 +123,16 @@ def _plan(job: Job, report: LoadReport, same: JobStatus | None, model: JobStatus
         concurrency=concurrency,
         eta_seconds=None if pace is None else round(left / (pace * concurrency), 1),
         eta_from=None if model is None else model.job.job_id,
+        cost=_cost(job, left, model),
     )
+
+
+def _cost(job: Job, left: int, model: JobStatus | None) -> float | None:
+    """What the items that are left cost, if they cost what those of the last job did."""
+    if model is not None and model.counts.ended:
+        return round(model.cost / model.counts.ended * left, 6)
+    paid = job.policy.proxy.type is not ProxyType.NONE or bool(job.policy.proxy.ladder)
+    return None if paid else 0.0
 
 
 def _tell(plan: Plan, report: LoadReport, same: JobStatus | None) -> None:
@@ -138,4 +150,6 @@ def _tell(plan: Plan, report: LoadReport, same: JobStatus | None) -> None:
     click.echo(f"items:        {plan.items:,}")
     click.echo(f"concurrency:  {plan.concurrency:,}")
     click.echo(f"ETA:          {eta}")
-    click.echo(f"cost:         {plan.cost:g}")
+    click.echo(
+        f"cost:         {'not known before some of it has run' if plan.cost is None else format(plan.cost, 'g')}"
+    )

@@ -1,6 +1,7 @@
 """Outlook: what the sites that a job needs mean for it now: closed, left alone, slowed down; and for its end.
 
-Before: a status from the store. After: whoever shows it to people. A job whose sites are not known has none.
+Before: a status from the store. After: whoever shows it to people. Of a job that does not name its sites only those
+are told that are left alone now, by whomever.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ __all__ = ["with_outlook"]
 
 async def with_outlook(status: JobStatus, directory: SiteDirectory, book: SiteBook, clock: Clock) -> JobStatus:
     """The same status with its sites, and an end that knows when they are closed. Raises StoreUnavailable."""
-    sites = {site.name: site for site in map(directory.of, status.job.sites)}
-    if status.state.terminal or not sites:
+    if status.state.terminal:
         return status
     known = await book.states()
+    sites = {site.name: site for site in map(directory.of, status.job.sites)}
+    if not sites:  # it does not say, so those are shown that may keep it waiting
+        troubled = [name for name, state in known.items() if state.circuit.state is not CircuitState.CLOSED]
+        sites = {name: directory.sites.get(name) or directory.of(name) for name in troubled}
+    if not sites:
+        return status
     views = tuple(_seen(site, known.get(site.name), clock) for site in sites.values())
     seconds = status.eta_seconds or 0.0
     ends = [_end(site, clock.now(), seconds) for site in sites.values()]

@@ -21,12 +21,12 @@ class Patience:
     """
 
     __slots__ = (
-        *("_cancelling", "_ends_at", "_expired", "_since", "_task", "_timer", "_waited_seconds", "_waiting"),
+        *("_cancelling", "_ends_at", "_expired", "_since", "_task", "_timer", "_waiting"),
         "on_expiry",
     )
 
     def __init__(self) -> None:
-        self.on_expiry: Callable[[], None] | None = None
+        self.on_expiry: Callable[[], object] | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -34,13 +34,6 @@ class Patience:
         self._expired = False
         self._since = 0.0
         self._waiting = 0
-        self._waited_seconds = 0.0
-
-    @property
-    def waited_seconds(self) -> float:
-        """How long the attempt has waited so far, a wait under way included."""
-        under_way = asyncio.get_running_loop().time() - self._since if self._waiting else 0.0
-        return self._waited_seconds + under_way
 
     def limit(self, seconds: float) -> Patience:
         """Bounds the attempt, waits apart. Raises TimeoutError out of its block."""
@@ -78,9 +71,7 @@ class Patience:
     ) -> None:
         self._waiting -= 1
         if not self._waiting:
-            waited = asyncio.get_running_loop().time() - self._since
-            self._waited_seconds += waited
-            self._ends_at += waited
+            self._ends_at += asyncio.get_running_loop().time() - self._since
             if self._timer is None and self._task is not None and not self._expired:
                 self._arm()
 

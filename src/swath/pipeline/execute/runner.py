@@ -182,7 +182,8 @@ class LeaseRunner:
 
     def _take(self, work: Work, tried: Tried) -> None:
         """Decides what an attempt means: the end of the item, or another try."""
-        self.floor.holds.went_on(self.lease.job.job_id)
+        if tried.failure is None or not tried.failure.rule.site_circuit:
+            self.floor.holds.went_on(self.lease.job.job_id)
         work.attempts = (*work.attempts, tried.attempt)
         if tried.failure is None:
             work.tries = Tries(work.tries.own + 1, work.tries.infrastructure, work.tries.crashes)
@@ -201,9 +202,10 @@ class LeaseRunner:
 
     def _hold(self, work: Work, held: SiteHeld) -> None:
         """The item waits until its site may be visited again; so do all others, if the job knows no other site."""
-        self._hand_back(work, held.wait_seconds)
-        if self.floor.holds.hold(self.lease.job, held):
-            self.stop(held.wait_seconds)
+        hold = self.floor.holds.hold(self.lease.job, work.item.seq, held)
+        self._hand_back(work, hold.wait_seconds)
+        if hold.whole_job:
+            self.stop(hold.wait_seconds)
 
     def _end(self, work: Work, state: ItemState, tried: Tried) -> None:
         ended = Ended(

@@ -255,6 +255,15 @@ class CircuitContract:
         with pytest.raises(UnknownName):
             await store.open_circuit("nobody", "why not")
 
+    @pytest.mark.req("D3")
+    async def test_a_circuit_is_not_opened_from_outside_while_too_many_items_are_left(self, store: Store) -> None:
+        (lease,) = await broken_site(store, items=3)
+        await store.open_circuit("job", "its site is gone", 2)
+        assert (await store.status("job")).circuit_opened is None
+        await finished(store, lease, [success(1)])
+        await store.open_circuit("job", "its site is gone", 2)
+        assert (await store.status("job")).circuit_opened == "its site is gone"
+
     @pytest.mark.req("P3")
     async def test_what_the_attempts_of_ended_items_cost_is_summed_up_once(self, store: Store) -> None:
         (lease,) = await broken_site(store, items=2, min_requests=1_000)

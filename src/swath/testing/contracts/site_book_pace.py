@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -108,6 +109,14 @@ class PaceContract:
         assert has.slice is not None
         assert again.slice is not None
         assert again.slice.first == has.slice.first + 1
+
+    async def test_more_instants_than_slots_are_for_who_is_alone_at_the_site(self, book: SiteBook) -> None:
+        many = Ask(rate=1_000.0, requests=90, concurrency=8, demand=4)
+        alone = await book.ask("a", "1", many)
+        joined = await book.ask("a", "2", many)
+        crowded = await book.ask("a", "1", msgspec.structs.replace(many, ceiling=alone.slots))
+        assert (alone.slots, joined.slots, crowded.slots) == (4, 4, 4)
+        assert [terms.slice and terms.slice.count for terms in (alone, joined, crowded)] == [90, 4, 4]
 
     @examples
     @given(rate=st.sampled_from([0.5, 3.0, 10.0, 33.3, 250.0]), asked=st.lists(steps, max_size=60))

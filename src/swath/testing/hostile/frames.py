@@ -177,14 +177,12 @@ FRAMES: Final = (
         "sends empty frames of the body for ever",
         _then_for_ever(_headers(), again=_data(b"", end=False)),
         _K.SERVER_ERROR,
-        _K.TIMEOUT,
     ),
     _h2(
         "tiny-flood",
         "sends the body in frames of one byte, for ever",
         _then_for_ever(_headers(), again=_data(b"x", end=False)),
         _K.SERVER_ERROR,
-        _K.TIMEOUT,
     ),
     _h2("push", "pushes what nobody asked for", _sends(_promise(), _headers(), _data(_BODY))),
     _h2(

@@ -35,6 +35,11 @@ _SERVICE_PORTS: Final = frozenset(
         *(10080, 2375, 2376, 3306, 5432, 6379, 9042, 11211, 27017),
     }
 )
+# What stands for something near whoever looks it up (RFC 6761, 6762, 8375, and what routers and clouds hand out).
+_LOCAL: Final = (
+    *(".localhost", ".local", ".localdomain", ".internal", ".home.arpa", ".lan"),
+    *(".intranet", ".private", ".corp", ".home"),
+)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -86,12 +91,18 @@ class Guard:
         return target
 
     async def check_proxied(self, url: str) -> Target:
-        """The same for a request that a proxy makes for us: it resolves names, so those that we cannot pass."""
+        """The same for a request that a proxy makes for us: it resolves names, so those that we cannot pass.
+
+        Also those that nobody can tell of now: behind a proxy there may be no resolver at all. What a name stands for
+        on the proxy's side we cannot know, so names that are local everywhere are refused, whatever they are here.
+        """
         origin = origin_of(canonical(url))
         kept = self._proxied.get(origin)
         if kept is not None and kept[1] > self._clock.boot():
             return kept[0]
         scheme, host, port = _parts(origin)
+        if _is_local(host) and (host, port) not in self._allowed:
+            raise _denied(host, port)
         try:
             target, good_until = await self._checked(scheme, host, port)
         except Failed as failed:
@@ -122,6 +133,11 @@ class Guard:
 
 def _is_usual(port: int) -> bool:
     return port in {80, 443} or (port >= 1_024 and port not in _SERVICE_PORTS)
+
+
+def _is_local(host: str) -> bool:
+    """Whether a name means something of the network that it is asked in; a single label always does."""
+    return _literal(host) is None and ("." not in host or host.endswith(_LOCAL))
 
 
 def _is_ours(address: IPAddress) -> bool:
