@@ -121,7 +121,7 @@ class TableTransport:
         return next((value for known, value in self.requests[number].headers if known.lower() == name.lower()), None)
 
 
-def answer(url: str, body: bytes = b"", status: int = 200, headers: Headers = ()) -> Response:
+def answer(url: str, body: bytes = b"<p>fine", status: int = 200, headers: Headers = ()) -> Response:
     return Response(url=url, status=status, headers=headers, body=body, wire_bytes=len(body))
 
 

@@ -132,7 +132,10 @@ def test_shown_addresses_hide_credentials_and_query(url: str, seen: str) -> None
     assert "secret" not in shown(url)
 
 
-_TRICKY = st.text(st.one_of(st.sampled_from(list("/?#@:;\\[]%.1 \t\n")), st.characters()), max_size=15)
+_PIECE = st.one_of(
+    st.sampled_from(["/", "1", "@", "?", "#", ":", ";", "\\", "[", "%", ".", " ", "\t"]), st.text(max_size=3)
+)
+_TRICKY = st.lists(_PIECE, max_size=4).map("".join)
 
 
 @given(st.sampled_from(["http://", "https:", "//", "ftp://", "x:", ""]), _TRICKY, _TRICKY, _TRICKY)

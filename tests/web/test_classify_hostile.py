@@ -41,7 +41,13 @@ def filled(piece: bytes) -> bytes:
         *(b"A" * 511 + b" ", b"your session ", b"access denied ", b"please log in ", b"too many requests ", b"<nav>"),
         *(b"under a a maintenance ", b"error ", b"exception", b"a.exception ", b"you are ", b"captcha ", b"<input "),
         *(b"verify you are a a human ", b"<form><input><div class=g-recaptcha>", b"<p hidden>", b"try again in "),
-        b"down a a a a for a a a a ",
+        *(
+            b"down a a a a for a a a a ",
+            b"<b>was blocked",
+            b"<td>a<td>was blocked",
+            b"<meta content=0;url=",
+            b"<img captcha",
+        ),
     ],
 )
 def test_a_megabyte_of_anything_is_judged_in_bounded_time(piece: bytes) -> None:

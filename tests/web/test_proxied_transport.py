@@ -268,13 +268,12 @@ class Raw(Listener):
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n \r\n",
     ],
 )
-async def test_an_answer_of_the_unlocker_without_a_body_is_no_page_however_it_is_framed(
-    world: World, answer: bytes
-) -> None:
-    async with Raw(answer) as site:
-        request = world.through_provider(UNLOCKER, f"https://{HOST}/")
-        world.hosts[f"{HOST}:443"] = site.port
-        failure = await failure_of(world.transport, request)
+async def test_an_answer_of_the_unlocker_without_a_body_is_no_page_however_it_is_framed(answer: bytes) -> None:
+    async with Raw(answer) as unlocker, proxied([f"127.0.0.1:{unlocker.port}"]) as transport:
+        zones = {UNLOCKER: Zone("unlocker", Secret("pw"))}
+        setup = ProxySetup(url=f"http://127.0.0.1:{unlocker.port}", customer="hl_1", zones=zones)
+        request = Request(url=f"http://{HOST}/", route=BrightData(setup).route(UNLOCKER, Place()))
+        failure = await failure_of(transport, request)
     assert (failure.kind, "format json" in failure.message) == (K.PROXY, True)
 
 
@@ -326,7 +325,7 @@ NO_ANSWERS = {
 @pytest.mark.req("P4", "Z6")
 @pytest.mark.parametrize("closes", [True, False])
 @pytest.mark.parametrize("pieces", NO_ANSWERS.values(), ids=NO_ANSWERS)
-async def test_what_is_no_whole_head_is_never_the_sites(world: World, pieces: tuple[bytes, ...], closes: bool) -> None:
+async def test_what_is_no_whole_head_is_never_the_sites(pieces: tuple[bytes, ...], closes: bool) -> None:
     async with Raw(*pieces, closes=closes) as broken, proxied([f"127.0.0.1:{broken.port}"]) as transport:
         (one,) = parse_proxies([Secret(f"http://u:p@127.0.0.1:{broken.port}")])
         request = Request(url=f"http://{HOST}/", route=one.route(Place()), request_timeout_seconds=0.1)
@@ -334,7 +333,7 @@ async def test_what_is_no_whole_head_is_never_the_sites(world: World, pieces: tu
     assert failure.kind is K.PROXY, failure
 
 
-async def test_an_answer_in_pieces_is_the_sites_and_so_is_what_happens_after_its_head(world: World) -> None:
+async def test_an_answer_in_pieces_is_the_sites_and_so_is_what_happens_after_its_head() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
     pieces = [head[at : at + 7] for at in range(0, len(head), 7)]
     for proxy, body in ((Raw(*pieces, b"hello"), b"hello"), (Raw(head, b"he", closes=False), None)):

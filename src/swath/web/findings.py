@@ -85,7 +85,8 @@ class _Scale:
             return None
         kind = max(_ORDER, key=lambda kind: self.weights.get(kind, 0))
         weight = self.weights[kind]
-        others = 0 if weight >= _SURE else sum(w for w in self.weights.values() if w >= _MARK) - weight
+        told = [w for one, w in self.weights.items() if one is not kind and self._best[one][1] not in VAGUE_TITLES]
+        others = 0 if weight >= _SURE else sum(told)
         return weight - others // 2, Finding(kind, self._best[kind][1])
 
 

@@ -22,15 +22,21 @@ _BLOCK: Final = re.compile(
 )
 _TAG: Final = re.compile(r"<[^<>]*>")
 _OF_RECORDS: Final = frozenset({"td", "th", "dd", "dt", "li"})
+_LABEL: Final = r"\s*[^<>]{1,40}"
+# What a value stands after: the cell, term or span with its label.
 _LABELLED: Final = re.compile(
-    r"<(?:th|td|dt|span|b|strong|label|div)\b[^<>]*>\s*([^<>]{1,60}?)\s*(?:</\w+>)?\s*:?\s*"
-    r"(?:<(?:td|dd|span|div)\b[^<>]*>)?[^<>]{0,100}$"
+    rf"(?:<t[hd]\b[^<>]*>{_LABEL}(?:</t[hd]>)?\s*<td\b[^<>]*>"
+    rf"|<dt\b[^<>]*>{_LABEL}(?:</dt>)?\s*<dd\b[^<>]*>"
+    rf"|<(?:span|b|strong|label)\b[^<>]*>{_LABEL}</\w{{1,9}}>[\s:-]*"
+    rf"|<div\b[^<>]*\b(?:label|name|key|term|field)\b[^<>]*>{_LABEL}</div>\s*<div\b[^<>]*>)"
+    r"\s*(?:<(?:span|b|strong|a|font|em|i)\b[^<>]*>\s*){0,3}[^<>]{0,100}$"
 )
 _ALARM: Final = re.compile(r"error|warning|alert|notice|message|sorry|attention|important|oops|reason|note")
-_ADDRESS: Final = re.compile(
-    r"\b(?:you|your|you're|you've|we|we're|we've|our|please|sorry|error|firewall|administrator|webmaster|ip)\b"
-    r"|\b(?:this|the|our) (?:\w{1,12} )?(?:web ?site|site|web ?page|page|server|system|service|portal|app|application"
-    r"|resource|url|connection|content|database)\b|\b(?:this|your) request\b"
+_VISITOR: Final = re.compile(r"\b(?:you|your|you're|you've|we|we're|we've|our|please|sorry)\b")
+_SITE: Final = re.compile(
+    r"\b(?:error|firewall|administrator|webmaster|ip)\b|\bthis request\b"
+    r"|\b(?:this|the) (?:\w{1,12} )?(?:web ?site|site|web ?page|page|server|system|service|portal|app|application"
+    r"|resource|url|connection|content|database)\b"
 )
 _ENDS: Final = re.compile(r"\s*(?:[.,!?:;(-]|for\b|due\b|until\b|to\b|while\b|$)(?! ?inc\b)")
 
@@ -59,9 +65,12 @@ def _speaks(markup: str, at: int, words: str) -> bool:
     next_block = _BLOCK.search(after)
     lead = folded(_TAG.sub(" ", before[begin:]))
     rest = folded(_TAG.sub(" ", after[: next_block.start() if next_block else len(after)]))
-    label = _LABELLED.search(before)
-    if label is not None and not _ALARM.search(label[1]) and not _ADDRESS.search(label[1]):
+    passage = f"{lead} {words} {rest}"
+    if _VISITOR.search(passage):
+        return True
+    labelled = _LABELLED.search(before)
+    if labelled is not None and not _ALARM.search(_TAG.sub(" ", labelled[0])):
         return False
-    if _ADDRESS.search(f"{lead} {words} {rest}"):
+    if _SITE.search(passage):
         return True
     return not lead and block not in _OF_RECORDS and _ENDS.match(rest) is not None

@@ -32,11 +32,8 @@ _NOW: Final = r"(?<!will be )(?<!may be )(?<!to be )"  # and not some day
 _BEEN: Final = r"(?:has|have|was|were|is|are|been)(?: been)?(?: temporarily| permanently| automatically)?"
 _MUST: Final = r"(?:please|must|need to|have to)(?: first)?"
 _GEO: Final = r"(?:available|accessible|blocked|restricted|allowed) (?:in|from|for|to) (?:\w{1,9} in )?your"
-# What a visitor may log in for and see the page without it.
-_NO_EXTRA: Final = (
-    r"(?! to (?:save|subscribe|bookmark|comment|post|rate|review|track|follow|manage|add|receive|edit|claim|report|set"
-    r"|share|vote|reply)\b)"
-)
+# What a visitor may log in for, and sees the page without it.
+_NO_EXTRA: Final = r"(?! to (?:save|subscribe|bookmark|comment|post|rate|review|track|follow|manage|add|edit|claim)\b)"
 _AGAIN: Final = r"(?:again|to (?:continue|view|access|see|proceed))"
 
 PHRASES: Final[dict[FailureKind, tuple[Phrase, ...]]] = {

@@ -33,15 +33,19 @@ async def _endless_head(exchange: Exchange) -> None:
 
 
 async def _cookie_bomb(exchange: Exchange) -> None:
-    """Sets large cookies and sends the client round; a server of the usual make refuses the head that comes back."""
+    """Sets large cookies and sends the client round; a server of the usual make refuses the head that may come back."""
     if len(exchange.fields) > 64 * 1024:
         await exchange.send(whole(html("too much"), status=b"431 Request Header Fields Too Large"))
         return
     number = exchange.number
+    if number == _ROUNDS:
+        await exchange.send(whole(_PAGE))
+        return
     cookies = [b"Set-Cookie: c%d-%d=%s; Path=/" % (number, each, b"x" * 4000) for each in range(20)]
     await exchange.send(whole(b"", b"Location: ?n=%d" % (number + 1), *cookies, status=b"302 Found"))
 
 
+_ROUNDS: Final = 5  # each sets 80 KB of them
 _FLOOD: Final = [b"Set-Cookie: c%d=%d" % (number, number) for number in range(90)]
 _ODD_COOKIES: Final = [
     b"Set-Cookie: ",
@@ -80,8 +84,8 @@ HEADS: Final = (
     Behaviour("cookie-odd", "sets cookies that break every rule", (), always(whole(_PAGE, *_ODD_COOKIES))),
     Behaviour(
         "cookie-bomb",
-        "sets cookies until requests grow too large for servers",
-        (_K.HTTP_ERROR,),
+        "sets more cookies than there is room for in a request",
+        (),
         _cookie_bomb,
     ),
 )

@@ -1,10 +1,11 @@
-"""Pages whose text is in no charset, in two, or in one that is none. All of them are pages, and can be read."""
+"""Pages whose text is in no charset, in two, or in one that is none. All but the empty one are pages to read."""
 
 from __future__ import annotations
 
 import codecs
 from typing import Final
 
+from swath.domain.failure import FailureKind
 from swath.testing.hostile.behaviour import Behaviour, Respond, always
 from swath.testing.hostile.exchange import html, whole
 
@@ -60,5 +61,5 @@ TEXTS: Final = (
     Behaviour(
         "nuls", "is sprinkled with NUL bytes", (), _said(b"utf-8", _PAGE.replace(b"<h1>", b"<h1>\0\0") + bytes(100))
     ),
-    Behaviour("empty", "has no body at all", (), always(whole(b""))),
+    Behaviour("empty", "has no body at all", (FailureKind.SERVER_ERROR,), always(whole(b""))),
 )
