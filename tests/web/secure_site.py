@@ -78,14 +78,18 @@ class SecureSite:
         task = asyncio.current_task()
         assert task is not None
         self.serving.add(task)
-        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ssl.SSLError):
-            if writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
-                await self._serve_h2(reader, writer)
-            else:
-                head = await reader.readuntil(b"\r\n\r\n")
-                self.requests.append(("http/1.1", head.decode()))
-                writer.write(plain(b"<p>one</p>"))
-        writer.close()
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ssl.SSLError):
+                if writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
+                    await self._serve_h2(reader, writer)
+                else:
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    self.requests.append(("http/1.1", head.decode()))
+                    writer.write(plain(b"<p>one</p>"))
+                writer.close()
+                await writer.wait_closed()
+        finally:
+            writer.transport.abort()  # a client that says no goodbye would keep the socket beyond the test
 
     async def _serve_h2(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number = self.connections
@@ -115,3 +119,4 @@ async def secure_site(context: ssl.SSLContext) -> AsyncIterator[SecureSite]:
         for task in site.serving:
             task.cancel()
         await asyncio.gather(*site.serving, return_exceptions=True)
+        await asyncio.sleep(0)  # what was cut is closed in the loop's next turn

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from swath.domain.errors import Failed
@@ -107,6 +108,17 @@ async def test_a_connection_is_not_used_again_after_somebody_lost_patience_with_
             async with asyncio.timeout(0.1):
                 await transport.send(to(site))
         assert (await transport.send(to(site, seconds=10))).body == b"<p>two</p>"
+
+
+@pytest.mark.req("Z6")
+async def test_a_connection_is_not_used_again_after_a_failure_that_may_go_on_in_it(
+    transport: WreqTransport, authority: Authority
+) -> None:
+    async with secure_site(authority.context(HOST, "h2")) as site:
+        small = msgspec.structs.replace(to(site), largest_bytes=3)
+        assert await kind_of(transport, small) == FailureKind.TOO_LARGE
+        assert (await transport.send(to(site))).body == b"<p>two</p>"
+        assert site.connections == 2
 
 
 @pytest.mark.parametrize("browser", ["chrome_143", "Firefox-151", "safari_26_1"])

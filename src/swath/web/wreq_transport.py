@@ -68,9 +68,8 @@ class WreqTransport:
         pool = self._pool(origin, target, request)
         try:
             return await self._exchanges.exchange(pool.client, request, pinned=target.addresses, until=until)
-        except Failed as failed:
-            if failed.failure.kind is FailureKind.TIMEOUT:
-                self._abandon(origin, request, pool)
+        except Failed:
+            self._abandon(origin, request, pool)
             raise
         except asyncio.CancelledError:
             self._abandon(origin, request, pool)
@@ -99,7 +98,7 @@ class WreqTransport:
         self._pools.clear()
 
     def _abandon(self, origin: str, request: Request, pool: _Pool) -> None:
-        """Nobody waits for this answer any more, and the connection may be dead; over HTTP/2, all others would use it.
+        """The connection may be dead, or busy with what nobody reads any more; over HTTP/2, all others would share it.
 
         Those under way keep theirs.
         """
