@@ -15,8 +15,8 @@ import msgspec
 
 from swath.domain.failure import FailureKind
 from swath.web.evidence import Evidence
-from swath.web.passages import is_said_to_visitor
 from swath.web.phrases import PHRASES, Phrase
+from swath.web.said_to_visitor import is_said_to_visitor
 from swath.web.signatures import ADDRESSES, MARKS, SMELLS, SURE_MARKS, SURE_TITLE, TITLES, VAGUE_TITLES
 
 __all__ = ["Finding", "weigh"]

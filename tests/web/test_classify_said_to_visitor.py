@@ -5,7 +5,7 @@ import pytest
 from swath.domain.failure import FailureKind
 from swath.domain.site import SitePolicy
 from swath.web.classify import classify
-from swath.web.passages import is_said_to_visitor
+from swath.web.said_to_visitor import is_said_to_visitor
 from swath.web.transport import Response
 
 pytestmark = pytest.mark.req("K7", "H2")
