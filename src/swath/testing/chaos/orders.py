@@ -19,11 +19,14 @@ from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import JOB_ID, ChaosJob
 from swath.testing.chaos.watch import Seen, Watch
 
-__all__ = ["OrderPlan", "Orders"]
+__all__ = ["LOCKED", "OrderPlan", "Orders"]
 
 COMMAND_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = (0.2, 1.2)
 RETRIED_SHARE: Final = 0.03
+# A process that is frozen inside a commit keeps all others from writing until it wakes; commands then say this, and
+# that they may be given again.
+LOCKED: Final = "is locked by another process"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,7 @@ class Orders:
         self._cancelled = False
         self._command: subprocess.Popen[bytes] | None = None
         self._what = ""
+        self._arguments: tuple[str, ...] = ()
         self._began = 0.0
         self._log = self.job.folder / "orders.log"
 
@@ -108,7 +112,7 @@ class Orders:
         self._give("retry", now, "retry", JOB_ID, "--items", str(file))
 
     def _give(self, what: str, now: float, *arguments: str) -> None:
-        self._what, self._began = what, now
+        self._what, self._began, self._arguments = what, now, arguments
         with self._log.open("ab") as log:
             self._command = subprocess.Popen(
                 self.job.command(["jobs", *arguments]),
@@ -128,6 +132,10 @@ class Orders:
                 self._command.kill()
             return
         self._command = None
+        if code == 1 and LOCKED in _last_line(self._log):
+            self.given["told that the store is locked"] += 1
+            self._give(self._what, now, *self._arguments)  # as a person would, who was told so
+            return
         self.given[self._what] += code == 0
         # A job may have ended before its pause arrives; everything else must succeed.
         fine = code == 0 or (self._what in {"pause", "resume"} and code == 2)

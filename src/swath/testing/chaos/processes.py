@@ -20,6 +20,7 @@ from typing import Final, Self
 
 __all__ = ["Pack", "Process", "dying_with_parent", "log_errors"]
 
+LATELY_BYTES: Final = 4_096
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -123,6 +124,12 @@ class Pack:
         """Waits until it is really gone, and its locks with it."""
         process.send(signal.SIGKILL)
         process.popen.wait()
+
+    def said_lately(self, words: str) -> bool:
+        """Whether one of the last lines that any of them wrote has these words."""
+        with self._log.open("rb") as log:
+            log.seek(max(0, log.seek(0, 2) - LATELY_BYTES))
+            return words.encode() in log.read()
 
 
 def log_errors(log: Path) -> list[str]:

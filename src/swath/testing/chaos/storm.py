@@ -17,7 +17,7 @@ from typing import Final
 from swath.testing.chaos import interruption
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import GRACE_SECONDS, LEASE_SECONDS, ChaosJob
-from swath.testing.chaos.orders import OrderPlan, Orders
+from swath.testing.chaos.orders import LOCKED, OrderPlan, Orders
 from swath.testing.chaos.processes import Pack, Process, log_errors
 from swath.testing.chaos.recovery import Recovery
 from swath.testing.chaos.watch import Seen, Watch
@@ -171,6 +171,9 @@ class Storm:
             fine |= {-KILL}
         if STOP in process.signals:
             fine |= {0, 130, -STOP}  # before it has a handler of its own, the signal itself ends it
+        if process.role == "run" and code == 1 and self._pack.said_lately(LOCKED):
+            self.orders.given["told that the store is locked"] += 1
+            return  # and is started again, as it asked for
         self.findings.expect(code in fine, Kind.WRONG, process.role, f"it ended by itself with code {code}")
 
     def _send_home(self) -> None:
