@@ -1,4 +1,4 @@
-"""Said to the visitor: whether words that were found stand where a page speaks to its visitor, or in what it tells of others.
+"""Said to the visitor: whether words stand where a page speaks to its visitor, or in what it tells of others.
 
 A wall says "you", "this site", or nothing but the words; a record has them beside a label, or in a sentence about
 somebody. Asked by web/findings.py for phrases that both may hold; pure, and looks at a bounded part of the markup.
