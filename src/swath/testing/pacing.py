@@ -94,9 +94,10 @@ async def measure(folder: Path, plan: Plan) -> Measured:
             create = await _start(environment, *order, "--concurrency", "1000")
             if await create.wait():
                 raise SystemExit("the job could not be created")
+        before = county.counters.requests  # the orders themselves ask for robots.txt
         process = await _start(environment, "worker", "--processes", str(plan.processes))
         try:
-            return await _watch(county, plan, process)
+            return await _watch(county, plan, before, process)
         finally:
             process.terminate()
             await process.wait()
@@ -119,10 +120,10 @@ def _environment(folder: Path, plan: Plan, url: str) -> dict[str, str]:
     }
 
 
-async def _watch(county: DemoCounty, plan: Plan, process: asyncio.subprocess.Process) -> Measured:
+async def _watch(county: DemoCounty, plan: Plan, before: int, process: asyncio.subprocess.Process) -> Measured:
     loop, chance = asyncio.get_running_loop(), random.Random(plan.seed)  # noqa: S311 a repeatable choice of victims
-    expected, killed, lag, area = plan.items * len(JOBS), 0, 0.0, 0.0
-    while not county.counters.requests:  # noqa: ASYNC110 the site has counters and no events
+    expected, killed, lag, area = before + plan.items * len(JOBS), 0, 0.0, 0.0
+    while county.counters.requests == before:  # noqa: ASYNC110 the site has counters and no events
         await asyncio.sleep(LOOK_SECONDS)
     began = last = loop.time()
     while county.counters.requests < expected or county.counters.open_requests:
@@ -138,7 +139,7 @@ async def _watch(county: DemoCounty, plan: Plan, process: asyncio.subprocess.Pro
     seconds = last - began
     stamps = list(county.counters.timestamps)
     rate = plan.rate or 10_000
-    used = len(stamps) / (rate * seconds) if plan.rate else area / (plan.concurrency * seconds)
+    used = (len(stamps) - before) / (rate * seconds) if plan.rate else area / (plan.concurrency * seconds)
     return Measured(
         plan=plan,
         requests=len(stamps),

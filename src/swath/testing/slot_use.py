@@ -43,8 +43,9 @@ async def _measure(folder: Path, workers: int, items: int, limit: int) -> str:
         create = await _start(environment, *order, "--concurrency", str(limit))
         if await create.wait():
             raise SystemExit("the job could not be created")
+        before = county.counters.requests  # the order itself asks for robots.txt
         process = await _start(environment, "worker", "--processes", str(workers))
-        used, seconds = await _watch(county, items, limit)
+        used, seconds = await _watch(county, before, before + items, limit)
         process.terminate()
         await process.wait()
         return (
@@ -59,14 +60,14 @@ async def _start(environment: dict[str, str], *arguments: str) -> asyncio.subpro
     return await asyncio.create_subprocess_exec(*COMMAND, *arguments, env=environment, stdout=quiet, stderr=quiet)
 
 
-async def _watch(county: DemoCounty, items: int, limit: int) -> tuple[float, float]:
+async def _watch(county: DemoCounty, before: int, after: int, limit: int) -> tuple[float, float]:
     """The share of `limit` that was in use between the first request and the last answer, and how long that took."""
     loop = asyncio.get_running_loop()
-    while not county.counters.requests:  # noqa: ASYNC110 the site has counters and no events
+    while county.counters.requests == before:  # noqa: ASYNC110 the site has counters and no events
         await asyncio.sleep(LOOK_SECONDS)
     began = last = loop.time()
     area = 0.0
-    while county.counters.requests < items or county.counters.open_requests:
+    while county.counters.requests < after or county.counters.open_requests:
         await asyncio.sleep(LOOK_SECONDS)
         now = loop.time()
         area += county.counters.open_items * (now - last)
