@@ -64,7 +64,7 @@ class WreqTransport:
             request = msgspec.structs.replace(request, url=url)
         until = asyncio.get_running_loop().time() + request.request_timeout_seconds
         origin = origin_of(url)
-        target = await self._looked_up(origin, request, until)
+        target = self._guard.checked_before(origin) or await self._looked_up(origin, request, until)
         pool = self._pool(origin, target, request)
         try:
             return await self._exchanges.exchange(pool.client, request, pinned=target.addresses, until=until)

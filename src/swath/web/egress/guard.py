@@ -80,11 +80,16 @@ class Guard:
         """Where an address leads. Raises Failed: invalid_input, dns_unknown, dns_temporary, or egress_denied."""
         return await self.check_origin(origin_of(canonical(url)))
 
+    def checked_before(self, origin: str) -> Target | None:
+        """What `check_origin` found lately, if it did: it need not be waited for."""
+        kept = self._direct.get(origin)
+        return kept[0] if kept is not None and kept[1] > self._clock.boot() else None
+
     async def check_origin(self, origin: str) -> Target:
         """The same for scheme, host and port of an address that is canonical already."""
-        kept = self._direct.get(origin)
-        if kept is not None and kept[1] > self._clock.boot():
-            return kept[0]
+        known = self.checked_before(origin)
+        if known is not None:
+            return known
         scheme, host, port = _parts(origin)
         target, good_until = await self._checked(scheme, host, port)
         _keep(self._direct, origin, target, good_until)
