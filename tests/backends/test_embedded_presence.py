@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from swath.backends.embedded.notes import Notes
-from swath.backends.embedded.presence import Presence
 from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.host.notes import Notes
+from swath.backends.host.presence import Presence
 from swath.domain.errors import UserError
 from swath.domain.job import WaitingFor
 from swath.testing.clock import FakeClock
@@ -23,7 +23,7 @@ from swath.testing.contracts.orders import claimed, ready
 DIES_WHILE_IT_RUNS = """
 import os, signal, sys
 from pathlib import Path
-from swath.backends.embedded.presence import Presence
+from swath.backends.host.presence import Presence
 from swath.domain.job import WaitingFor
 presence = Presence(Path(sys.argv[1]))
 presence.enter("worker")

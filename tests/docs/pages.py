@@ -10,10 +10,13 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["PAGES", "ROOT", "Block", "Mark", "blocks_of", "code_in", "prose_of", "rows_of", "section_of"]
+__all__ = ["ON_AWS", "PAGES", "ROOT", "Block", "Mark", "blocks_of", "code_in", "prose_of", "rows_of", "section_of"]
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = ["README.md", "SECURITY.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
+
+# Their blocks need the AWS servers: tests/aws/test_how_to.py follows them.
+ON_AWS: Final = ["docs/how-to/run-on-aws.md"]
 
 _FENCE: Final = re.compile(r"^```(?P<language>\S*)\s*$")
 _MARK: Final = re.compile(r"^<!-- (?P<name>file|exits|run as|not run): (?P<value>.+?) -->$")

@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,11 +29,12 @@ _NUMBER: Final = re.compile(r"\d[\d,.]*")
 
 
 class PageRun:
-    """One page being followed. `site` is where the demo county is served."""
+    """One page being followed. `site` is where the demo county is served; `variables` are there besides."""
 
-    def __init__(self, folder: Path, site: str) -> None:
+    def __init__(self, folder: Path, site: str, variables: Mapping[str, str] | None = None) -> None:
         self._folder = folder
         self._site = site
+        self._variables = dict(variables or {})
         self._started: list[int] = []
 
     def follow(self, blocks: list[Block]) -> None:
@@ -94,6 +95,7 @@ class PageRun:
             "LANG": "C.UTF-8",
             "COLUMNS": "100",
             "SWATH_DEMO_URL": self._site,
+            **self._variables,
         }
 
     def _here(self, text: str) -> str:

@@ -76,13 +76,19 @@ def test_the_real_tree_keeps_every_contract(tree: Path) -> None:
             "swath.scrapers.planted -> wreq",
         ),
         (
+            "swath.entrypoints.planted",
+            "import obstore\n",
+            "Only the AWS back end knows its libraries",
+            "swath.entrypoints.planted -> obstore",
+        ),
+        (
             "swath.kit.planted",
             "from rich.console import Console\n",
             "Only the entry points know the terminal",
             "swath.kit.planted -> rich",
         ),
     ],
-    ids=["upwards", "unplaced", "backends", "sqlite3", "wreq", "terminal"],
+    ids=["upwards", "unplaced", "backends", "sqlite3", "wreq", "aws", "terminal"],
 )
 def test_a_planted_violation_is_named(tree: Path, module: str, source: str, contract: str, named: str) -> None:
     plant(tree, module, source)

@@ -56,3 +56,36 @@ def test_each_is_used_once_in_its_time(slices: list[tuple[float, float, int]], s
             taken.append(instant)
     assert taken == sorted(set(taken))
     assert len(taken) + instants.count(now) <= total
+
+
+def test_slices_may_lie_between_each_other() -> None:
+    instants = Instants()
+    instants.add(Slice(first=1.0, interval=0.4, count=3))
+    instants.add(Slice(first=1.1, interval=0.8, count=2))
+    assert instants.count(1.0) == 5
+    assert instants.end == pytest.approx(2.7)
+    taken = [instants.take(at) for at in (1.0, 1.1, 1.4, 1.8, 1.9, 2.2)]
+    assert taken == [pytest.approx(at) if at else None for at in (1.0, 1.1, 1.4, 1.8, 1.9, None)]
+
+
+def test_what_is_given_back_is_gone_and_what_has_passed_is_not_given() -> None:
+    instants = Instants()
+    instants.add(Slice(first=1.0, interval=0.5, count=4))
+    assert instants.give_back(1.75) == (Slice(first=2.0, interval=0.5, count=2),)
+    assert (instants.take(2.0), instants.end) == (None, 3.0)
+
+
+def test_thinning_keeps_every_so_many_th() -> None:
+    instants = Instants()
+    instants.add(Slice(first=1.0, interval=0.1, count=5))
+    instants.add(Slice(first=2.0, interval=0.1, count=4), every=4)
+    instants.thin(2)
+    assert [instants.take(at) for at in (1.0, 1.1, 1.2, 1.4, 2.0, 2.2)] == [
+        1.0,
+        None,
+        pytest.approx(1.2),
+        pytest.approx(1.4),
+        2.0,
+        None,
+    ]
+    assert instants.end == pytest.approx(2.4), "nothing else is to be had before"

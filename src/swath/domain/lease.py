@@ -39,13 +39,17 @@ POISON_CRASHES = 3  # deaths of a worker that ran nothing but this item
 
 
 class LeasedItem(msgspec.Struct, frozen=True):
-    """An item as its worker gets it, with what earlier leases did to it."""
+    """An item as its worker gets it, with what earlier leases did to it.
+
+    `first`: it is certain that no lease of any generation ever held it, so nothing can have been stored for it.
+    """
 
     seq: int
     item_id: str
     input: dict[str, Any]
     tries: Tries = Tries()
     attempts: tuple[Attempt, ...] = ()
+    first: bool = False
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):

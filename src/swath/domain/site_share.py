@@ -13,9 +13,10 @@ import msgspec
 
 from swath.domain.lease import fair_share, grant_slots, target_slots
 
-__all__ = ["TURN_SECONDS", "Share", "grant_share"]
+__all__ = ["FAR_TURN_SECONDS", "TURN_SECONDS", "Share", "grant_share"]
 
 TURN_SECONDS: Final = 4.0  # then the slots that cannot be shared evenly go to others
+FAR_TURN_SECONDS: Final = 20.0  # where a slot that changes hands is idle until both have heard of it
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -26,10 +27,12 @@ class Share(msgspec.Struct, frozen=True):
     asked_at: float
 
 
-def grant_share(shares: Mapping[str, Share], worker_id: str, limit: int, now: float) -> tuple[int, int]:
+def grant_share(
+    shares: Mapping[str, Share], worker_id: str, limit: int, now: float, turn_seconds: float = TURN_SECONDS
+) -> tuple[int, int]:
     """The new slots and the target of a worker, whose ceiling and demand are in the shares already."""
     workers = sorted(shares)
-    turn = int(now / TURN_SECONDS) % len(workers)
+    turn = int(now / turn_seconds) % len(workers)
     workers = workers[turn:] + workers[:turn]
     fair = fair_share(limit, [shares[worker].demand for worker in workers])[workers.index(worker_id)]
     ceiling = shares[worker_id].slots

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from swath.domain.attempt import Ended, HandedBack
+from swath.domain.backlog import Backlog
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Grant, Lease, Report, RescuedLease
 
@@ -103,5 +104,20 @@ class LeaseBook(Protocol):
         POISON_CRASHES of them it ends here as `failed`, kind `poison`, an outcome like any other, but no winner: its
         files are never published. Each such lease is given to one caller until it is released; if the caller dies too,
         to the next. The job cannot end before.
+        """
+        ...
+
+    async def backlog(self) -> list[Backlog]:
+        """What waits in each job that is `pending` or `running` and neither stopping nor being deleted, the oldest job
+        first.
+
+        `pending` are its items in that state, as its status counts them. `claimable` are those that `claim` could hand
+        out now to workers enough: held by nobody and due, and of those that never began no more than the circuit has
+        not yet released. `workers` are those with a lease of its items that can use slots, as `claim` counts them;
+        `limit` is its `max_concurrent_workers`. `oldest_seconds` is the age of its oldest pending item by the wall
+        clock, never negative: since the job was ordered, or in a later generation since that was first claimed from (0
+        before); None when nothing is pending.
+
+        One small reading for each such job: every few seconds one process of a fleet asks.
         """
         ...

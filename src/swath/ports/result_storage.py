@@ -1,5 +1,9 @@
 """ResultStorage: where artifacts and manifests lie. Files are staged under the lease's fence, and published when the
-store has accepted the outcome, so a losing attempt never touches what a winner published."""
+store has accepted the outcome, so a losing attempt never touches what a winner published.
+
+A folder stages in a room and publishes by renaming. A bucket cannot rename, so there files are staged at keys that no
+other lease writes, and publishing only ends their trial. Callers use the keys that `stage` answers with.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +12,37 @@ from typing import Protocol
 
 import msgspec
 
+from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 
 __all__ = ["ResultStorage", "StagedItem"]
 
 
 class StagedItem(msgspec.Struct, frozen=True):
-    """The files of one item by name (already safe, see domain/keys.py), to be stored together."""
+    """The files of one item by name (already safe, see domain/keys.py), to be stored together.
+
+    `first` says that no lease ever held the item before, in this generation or an earlier one: then plain keys,
+    `items/{item}/{name}`, can belong to nobody else. It must never be said of two leases.
+    """
 
     item_id: str
     files: Mapping[str, bytes]
+    first: bool = False
 
 
 class ResultStorage(Protocol):
-    """Keys are relative to the job. An artifact exists whole under its key or not at all."""
+    """Keys are relative to the job. An artifact exists whole under its key or not at all. Later leases have higher
+    fences."""
 
-    async def open_lease(self, job_id: str, fence: int) -> None:
-        """Makes room for what will be staged under this fence."""
+    async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:
+        """Makes room for what will be staged under this fence; to name the items now is cheaper than later."""
         ...
 
     async def stage(self, job_id: str, fence: int, items: Sequence[StagedItem]) -> list[tuple[Artifact, ...]]:
-        """Stores files where only this fence sees them; answers with their final keys, sizes and hashes, in order.
+        """Stores files where no other fence writes; answers with their final keys, sizes and hashes, in order.
 
-        Raises LeaseLost when the fence's room was cleared away. Staging an item again replaces it.
+        Size and hash are those of what `get` returns. Raises LeaseLost when the fence's room was cleared away. Staging
+        an item again replaces it.
         """
         ...
 
@@ -42,7 +54,11 @@ class ResultStorage(Protocol):
         ...
 
     async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
-        """Publishes the winners among what is staged and throws away the rest and the room. Can be repeated."""
+        """Publishes the winners among what is staged and throws away the rest and the room. Can be repeated.
+
+        `winners` are all items whose ends the store accepted under this fence and that have files, also those
+        published before.
+        """
         ...
 
     async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
@@ -50,7 +66,10 @@ class ResultStorage(Protocol):
         ...
 
     async def get(self, job_id: str, key: str) -> bytes:
-        """The stored bytes. Raises KeyError when there is nothing under the key."""
+        """The stored bytes. Raises KeyError when there is nothing under the key.
+
+        What is only staged may be found or not; nothing refers to it.
+        """
         ...
 
     async def remove(self, job_id: str, prefix: str) -> None:
@@ -62,7 +81,10 @@ class ResultStorage(Protocol):
         ...
 
     def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
-        """All keys that begin so, in any order; nothing that is only staged."""
+        """All keys that begin so, in any order; nothing that is only staged, and nothing that lost.
+
+        What another process has published may be missing until its lease is settled.
+        """
         ...
 
     async def open_leases(self, job_id: str) -> list[int]:

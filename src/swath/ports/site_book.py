@@ -15,33 +15,66 @@ from swath.domain.bucket import Bucket, Slice
 from swath.domain.site import Breaker
 from swath.domain.site_circuit import Admission, SiteCircuit
 
-__all__ = ["SHARE_SECONDS", "Ask", "KeptRobots", "SiteBook", "SiteState", "Terms"]
+__all__ = ["FAR", "NEAR", "SHARE_SECONDS", "Ask", "KeptRobots", "SiteBook", "SiteState", "Tempo", "Terms"]
 
 SHARE_SECONDS: Final = 15.0  # a worker that has not asked for so long has no share in a site's concurrency any more
+
+
+class Tempo(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker is to speak with a book. What takes a while or costs money there is asked seldom, and in time.
+
+    `parts`: instants are taken as parts of rounds. `lead_seconds`: so long before its instants end it asks for the
+    next. It speaks again after `hurry_seconds` when it has something to give, `owed_seconds` when slots are owed to it,
+    `report_seconds` while things change, and `calm_seconds` at the latest.
+    """
+
+    parts: bool = False
+    lead_seconds: float = 0.01
+    hurry_seconds: float = 0.01
+    owed_seconds: float = 0.05
+    report_seconds: float = 0.1
+    calm_seconds: float = 0.8
+
+
+NEAR: Final = Tempo()  # on this machine: an answer within a millisecond, for nothing
+FAR: Final = Tempo(
+    parts=True, lead_seconds=0.3, hurry_seconds=0.1, owed_seconds=0.4, report_seconds=1.0, calm_seconds=2.0
+)
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker wants of a site, under the limits that hold for it there.
 
-    `requests`: so many it would send at once; 0 to ask for no instants. `ceiling`: it has no more requests open than
-    this until the answer says otherwise. `demand`: requests it has open or waiting. Without a `concurrency` there is
-    no share in it to be had (the bucket of a job).
+    `requests`: so many it would send at once; 0 to ask for no instants. `part`: it wants its part of a round, and
+    `requests` is how many it could send in a second. `ceiling`: it has no more requests open than this until the answer
+    says otherwise. `demand`: requests it has open or waiting. `returned`: instants of its parts that it will not use.
+    Without a `concurrency` there is no share in it to be had (the bucket of a job).
     """
 
     rate: float
     requests: int = 0
+    part: bool = False
     quiet_seconds: float = 60.0
     concurrency: int | None = None
     ceiling: int = 0
     demand: int = 0
+    returned: tuple[Slice, ...] = ()
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer. Like the slots of a job (domain/lease.py): never more than `slots` open, and down to `target`."""
+    """The answer. Like the slots of a job (domain/lease.py): never more than `slots` open, and down to `target`.
+
+    They hold for `share_seconds` after the question. `more` are further instants, between those of the `slice`; those
+    of the next round begin at `round_end`. Instants before `halved_from` were reserved before the rate was last halved.
+    """
 
     slice: Slice | None = None
+    more: tuple[Slice, ...] = ()
     slots: int = 0
     target: int = 0
+    share_seconds: float = SHARE_SECONDS
+    round_end: float = 0.0
+    halved_from: float = 0.0
 
 
 class KeptRobots(msgspec.Struct, frozen=True):
@@ -68,6 +101,11 @@ class SiteBook(Protocol):
     Any method may raise StoreUnavailable, but for `glance`.
     """
 
+    @property
+    def tempo(self) -> Tempo:
+        """How it is to be spoken with."""
+        ...
+
     async def ask(self, name: str, worker_id: str, ask: Ask) -> Terms:
         """Reserves the next instants (domain/bucket.py) and grants a share of the concurrency, in one commit.
 
@@ -75,6 +113,9 @@ class SiteBook(Protocol):
         was lowered, to more than before. Instants are given for slots: without one there is no slice, and as long as
         others have a share too, no more than one for each. An ask with no demand gives the share up. A share ends
         SHARE_SECONDS after the last ask.
+
+        Who asks for a part gets it once in a round (domain/site_round.py), and of what is spare later; there may be
+        nothing to be had before the next round. Its share may end sooner, as the answer says.
         """
         ...
 

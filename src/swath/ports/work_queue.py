@@ -1,4 +1,5 @@
-"""WorkQueue: tells workers that have room that there may be something to claim. The store is the truth, this a hint.
+"""WorkQueue: tells workers that have nothing to do that there may be something to claim. The store is the truth, this a
+hint.
 
 Whatever becomes of a message (lost, doubled, late, out of order), nothing changes but time (Q5): a worker that is told
 asks the lease book, which alone decides; pipeline/dispatch/sweeper.py tells again what nobody works on.
@@ -6,6 +7,7 @@ asks the lease book, which alone decides; pipeline/dispatch/sweeper.py tells aga
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -26,28 +28,42 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkQueue(Protocol):
-    """Shared by all workers of a store. Any method may raise StoreUnavailable, waiting for the queue."""
+    """One worker's end of a queue that all workers of a store share.
 
-    async def announce(self, hints: list[Hint]) -> None:
+    Any method may raise StoreUnavailable, waiting for the queue. May be used from any event loop.
+    """
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long a worker that hears nothing may leave the store unasked: the longer, the surer it will be told."""
+        ...
+
+    async def announce(self, hints: Sequence[Hint]) -> None:
         """Lets that many workers know, express hints before others."""
         ...
 
     async def wait(self, seconds: float) -> Hint | None:
         """Returns with a hint, or without one after at most so many seconds; express hints first.
 
-        The hint is this worker's until `settle`, or until it dies; then somebody else gets it.
+        The hint is this worker's until `settle`, or until it gives no sign of life for the length of a lease; then
+        somebody else gets it. Cancelling it is no trouble: what may have been on its way goes to somebody, later.
         """
         ...
 
     async def keep(self) -> None:
         """A sign of life: what this worker was given, and has not settled, stays its own for another length of a
-        lease. May be called from another thread."""
+        lease."""
         ...
 
     async def settle(self, job_id: str) -> None:
-        """There is nothing more to be had of this job just now: its hints are used up."""
+        """There is nothing more to be had of this job just now: the hints this worker was given of it are used up."""
+        ...
+
+    async def waiting(self) -> int:
+        """About how many hints nobody has been given yet."""
         ...
 
     async def close(self) -> None:
-        """Gives back what was not settled, for others to have at once."""
+        """Gives back what was not settled, for others to have at once. Neither fails nor takes long; further calls are
+        errors."""
         ...

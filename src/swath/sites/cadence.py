@@ -1,6 +1,6 @@
 """Cadence: how often a lane speaks to the site book when it needs nothing: often while shares move, seldom in calm.
 
-Asked by lane.py. Pure; times are seconds on the boot clock.
+Asked by lane.py; the book says at what tempo. Pure; times are seconds on the boot clock.
 """
 
 from __future__ import annotations
@@ -8,25 +8,24 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ["HURRY_SECONDS", "REPORT_SECONDS", "Cadence"]
+from swath.ports.site_book import Tempo
 
-HURRY_SECONDS: Final = 0.01
-OWED_SECONDS: Final = 0.05  # while the book owes us slots
-REPORT_SECONDS: Final = 0.1
-CALM_SECONDS: Final = 0.8  # when nothing changes
+__all__ = ["Cadence"]
+
 ALONE_SECONDS: Final = 1.0  # nobody else has reserved anything for so long
 
 
 class Cadence:
     """`next_at` is when the next word is due, at once to begin with; `told` is the demand that was last told."""
 
-    __slots__ = ("_crowded_at", "_seconds", "asked_at", "next_at", "told")
+    __slots__ = ("_crowded_at", "_seconds", "_tempo", "asked_at", "next_at", "told")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, tempo: Tempo, now: float) -> None:
+        self._tempo = tempo
         self.told = 0
         self.asked_at = -math.inf
         self.next_at = -math.inf
-        self._seconds = REPORT_SECONDS
+        self._seconds = tempo.report_seconds
         self._crowded_at = now
 
     def ask(self, now: float, demand: int) -> None:
@@ -35,12 +34,13 @@ class Cadence:
 
     def answer(self, now: float, *, owed: bool, stuck: bool, changed: bool) -> None:
         """It has answered. Stuck: somebody waits for a slot. Owed: which should be ours."""
+        tempo = self._tempo
         if stuck and owed:
-            self._seconds = OWED_SECONDS
+            self._seconds = tempo.owed_seconds
         elif stuck or changed:
-            self._seconds = REPORT_SECONDS
+            self._seconds = tempo.report_seconds
         else:
-            self._seconds = min(CALM_SECONDS, max(REPORT_SECONDS, 2 * self._seconds))
+            self._seconds = min(tempo.calm_seconds, max(tempo.report_seconds, 2 * self._seconds))
         self.next_at = now + self._seconds
 
     def hasten(self, now: float, seconds: float) -> None:

@@ -5,8 +5,8 @@ Filled by lane.py with the site book's answers, and used up in order; one that i
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections import deque
 from typing import Final
 
 from swath.domain.bucket import LATE_SECONDS, Slice
@@ -19,57 +19,59 @@ EARLY_SECONDS: Final = 0.001  # timers are no more exact than this, and waiting 
 class Instants:
     """Times on the boot clock. `end` is where the last slice ends, whether it is used or not."""
 
-    __slots__ = ("_interval", "_later", "_left", "_next", "end")
+    __slots__ = ("_slices", "end")
 
     def __init__(self) -> None:
-        self._next = 0.0
-        self._interval = 0.0
-        self._left = 0
-        self._later: deque[Slice] = deque()
+        self._slices: list[tuple[float, float, int]] = []  # a heap: the next instant, the interval, how many are left
         self.end = 0.0
 
-    def add(self, reserved: Slice) -> None:
-        """A further slice, which lies behind those at hand."""
-        self._later.append(reserved)
-        self.end = reserved.first + reserved.count * reserved.interval
-        if not self._left:
-            self._turn_over()
+    def add(self, reserved: Slice, every: int = 1) -> None:
+        """A further slice, or every so many-th instant of it. It may lie between the instants of others."""
+        count = -(-reserved.count // every)
+        heapq.heappush(self._slices, (reserved.first, reserved.interval * every, count))
+        self.end = max(self.end, reserved.first + reserved.count * reserved.interval)
 
     def take(self, now: float) -> float | None:
         """The first instant that has come and is not too long ago."""
         self._lose(now - LATE_SECONDS)
-        if not self._left or self._next > now + EARLY_SECONDS:
+        if not self._slices or self._slices[0][0] > now + EARLY_SECONDS:
             return None
-        taken = self._next
-        self._left -= 1
-        self._next += self._interval
-        if not self._left:
-            self._turn_over()
+        taken = self._slices[0][0]
+        self._skip(1)
         return taken
 
     def next_at(self) -> float | None:
         """The first one left, which may be past."""
-        return self._next if self._left else None
+        return self._slices[0][0] if self._slices else None
 
     def count(self, now: float) -> int:
         """How many are left."""
         self._lose(now - LATE_SECONDS)
-        return self._left + sum(reserved.count for reserved in self._later)
+        return sum(left for _, _, left in self._slices)
+
+    def give_back(self, now: float) -> tuple[Slice, ...]:
+        """Gives up all those to come, for others to use."""
+        self._lose(now)
+        given = tuple(Slice(at, interval, left) for at, interval, left in self._slices)
+        self._slices.clear()
+        return given
 
     def drop(self) -> None:
         """Gives them all up, without having them back."""
-        self._left = 0
-        self._later.clear()
+        self._slices.clear()
+
+    def thin(self, every: int) -> None:
+        """Gives up all but every so many-th of each slice."""
+        self._slices = [(at, interval * every, -(-left // every)) for at, interval, left in self._slices]
 
     def _lose(self, oldest: float) -> None:
-        while self._left and self._next < oldest:
-            missed = min(self._left, math.ceil((oldest - self._next) / self._interval))
-            self._left -= missed
-            self._next += missed * self._interval
-            if not self._left:
-                self._turn_over()
+        while self._slices and self._slices[0][0] < oldest:
+            at, interval, _ = self._slices[0]
+            self._skip(math.ceil((oldest - at) / interval))
 
-    def _turn_over(self) -> None:
-        if self._later:
-            reserved = self._later.popleft()
-            self._next, self._interval, self._left = reserved.first, reserved.interval, reserved.count
+    def _skip(self, instants: int) -> None:
+        at, interval, left = self._slices[0]
+        if left > instants:
+            heapq.heapreplace(self._slices, (at + instants * interval, interval, left - instants))
+        else:
+            heapq.heappop(self._slices)

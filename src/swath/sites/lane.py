@@ -7,24 +7,29 @@ slots in one call, one call at a time. Nothing is sent on what the book has not 
 from __future__ import annotations
 
 import asyncio
+import math
+import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from swath.domain.bucket import LATE_SECONDS, SLICE_SECONDS
 from swath.domain.errors import StoreUnavailable
+from swath.domain.site_round import OPEN_SECONDS
 from swath.ports.clock import Clock
 from swath.ports.site_book import Ask, SiteBook, Terms
 from swath.sites.alarm import Alarm
-from swath.sites.cadence import HURRY_SECONDS, REPORT_SECONDS, Cadence
+from swath.sites.cadence import Cadence
 from swath.sites.instants import Instants
 from swath.sites.share import Share
 from swath.sites.waiters import Waiters
 
 __all__ = ["Desk", "Lane", "Permit"]
 
-LEAD_SECONDS: Final = 0.01  # before a slice ends the next one is asked for
 LEAST_SPAN_SECONDS: Final = 0.005  # of a slice, at rates so high that asking for each waiter would cost more than it
 RETRY_SECONDS: Final = 0.1
+HEADROOM: Final = 4
+LEAST_SECONDS: Final = 0.1
+EVERYTHING: Final = 1_000_000
 
 
 class Desk(NamedTuple):
@@ -62,9 +67,14 @@ class Lane:
         self._share = Share(terms.concurrency)
         self._instants = Instants()
         self._waiters = Waiters()
-        self._used = 0  # instants, since the last ask
+        self._used = 0  # instants, since the last ask, or the last for a part
         self._peak = 0  # demand, since the last ask
-        self._cadence = Cadence(desk.clock.boot())
+        self._tempo = desk.book.tempo
+        self._lead_seconds = self._tempo.lead_seconds * (1 + _spread(desk) if self._tempo.parts else 1)
+        self._round_end = 0.0
+        self._dry_until = -math.inf  # there was no part to be had
+        self._part_at = -math.inf  # of the last ask for one
+        self._cadence = Cadence(self._tempo, desk.clock.boot())
         self._complaint: float | None = None
         self._halved_from = 0.0
         self._talk: asyncio.Task[None] | None = None
@@ -86,21 +96,21 @@ class Lane:
         share = self._share
         share.in_use -= 1
         if share.shrink():
-            self._hasten(HURRY_SECONDS)
+            self._hasten(self._tempo.hurry_seconds)
         if self._waiters:
             self._pump()
         elif not share.in_use:
-            self._hasten(REPORT_SECONDS)
+            self._hasten(self._tempo.report_seconds)
 
     def lower(self, rate: float) -> None:
-        """From now on at most at this rate; what was reserved at a higher one is lost."""
+        """From now on at most at this rate; of what was reserved at a higher one no more is used than it allows."""
+        self._give_up(math.ceil(self.rate / rate))
         self.rate = min(self.rate, rate)
-        self._instants.drop()
 
     def complain(self, sent_at: float) -> None:
         """The site asked to be left in peace, in answer to a request that was sent then."""
         if sent_at >= self._halved_from:
-            self._instants.drop()
+            self._halve()
         self._complaint = max(sent_at, self._complaint or sent_at)
         self._pump()
 
@@ -163,16 +173,18 @@ class Lane:
     def _when_to_ask(self, now: float) -> float:
         if self._complaint is not None:
             return now
-        at = self._cadence.next_at
-        share = self._share
+        at, share = self._cadence.next_at, self._share
         if self._waiters:
             room = share.room()
-            if self._instants.count(now) < min(len(self._waiters), room):
-                at = min(at, self._instants.end - LEAD_SECONDS)
+            if self._instants.count(now) < min(len(self._waiters), room) and not self._tempo.parts:
+                at = min(at, self._instants.end - self._lead_seconds)
             elif not room and self._cadence.told < self._peak and share.ceiling < (share.limit or 0):
-                at = min(at, self._cadence.asked_at + HURRY_SECONDS)
-        if self._used and self._cadence.is_alone(now):
-            at = min(at, self._instants.end - LEAD_SECONDS)
+                at = min(at, self._cadence.asked_at + self._tempo.hurry_seconds)
+        if self._tempo.parts:
+            if share.ceiling and (self._used or self._waiters):
+                at = min(at, max(self._round_end - self._lead_seconds, self._dry_until))
+        elif self._used and self._cadence.is_alone(now):
+            at = min(at, self._instants.end - self._lead_seconds)
         return at
 
     def _demand(self) -> int:
@@ -196,7 +208,7 @@ class Lane:
         self._talk = None
         if self._cadence.told or self._peak or self._complaint is not None:
             if not self._demand():
-                self._cadence.hasten(self._desk.clock.boot(), REPORT_SECONDS)
+                self._cadence.hasten(self._desk.clock.boot(), self._tempo.report_seconds)
             self._pump()
         else:
             self.close()
@@ -224,34 +236,81 @@ class Lane:
         ceiling = self._share.told(now)
         ask = Ask(
             rate=self.rate,
-            requests=self._wanted(now),
+            requests=self._wanted_in_a_second(now) if self._tempo.parts else self._wanted(now),
+            part=self._tempo.parts,
             quiet_seconds=self._quiet_seconds,
             concurrency=self._share.limit,
             ceiling=0 if self._share.limit is None else ceiling,
             demand=self._peak,
+            returned=() if self._peak or not self._tempo.parts else self._instants.give_back(now),
         )
         self._cadence.ask(now, self._peak)
-        self._peak, self._used = self._demand(), 0
+        self._peak = self._demand()
+        if not ask.part or (ask.requests and self._round_ends(now)):
+            self._part_at, self._used = now, 0
         return ask
 
     def _wanted(self, now: float) -> int:
         """How many instants: no more than can be used, unless they are very dense or nobody else wants them."""
-        if self._instants.end > now + LEAD_SECONDS:
+        if self._instants.end > now + self._lead_seconds:
             return 0
         room, alone = self._share.room(), self._used > 0 and self._cadence.is_alone(now)
         wanted = max(0, min(len(self._waiters), room) - self._instants.count(now))
         dense = int(self.rate * (SLICE_SECONDS if alone else LEAST_SPAN_SECONDS))
         return max(wanted, dense) if alone or 0 < wanted < dense <= room else wanted
 
+    def _wanted_in_a_second(self, now: float) -> int:
+        """Of its part: more than it used of late, so that it finds one whenever a slot is free.
+
+        In mid-round it wants some of what others have left, if anybody waits although there is room.
+        """
+        if not self._round_ends(now):
+            return min(len(self._waiters), self._share.room())
+        if not self._used:
+            return EVERYTHING if self._waiters else 0
+        return max(len(self._waiters), math.ceil(HEADROOM * self._used / max(LEAST_SECONDS, now - self._part_at)))
+
+    def _round_ends(self, now: float) -> bool:
+        return self._round_end <= now + OPEN_SECONDS
+
     def _apply(self, ask: Ask, terms: Terms, asked_at: float) -> None:
         now, share = self._desk.clock.boot(), self._share
-        if terms.slice is not None:
-            if terms.slice.first > max(now, self._instants.end):
-                self._cadence.crowd(now)
-            self._instants.add(terms.slice)
-            if self._complaint is not None or ask.rate != self.rate:
-                self._instants.drop()
+        self._reserved(ask, terms, now)
         before = share.ceiling, share.target
         share.apply(terms, asked_at)
         stuck, changed = bool(self._waiters) and not share.room(), (share.ceiling, share.target) != before
         self._cadence.answer(now, owed=share.target > share.ceiling, stuck=stuck, changed=changed)
+
+    def _reserved(self, ask: Ask, terms: Terms, now: float) -> None:
+        self._round_end = terms.round_end
+        if self._tempo.parts and terms.halved_from > self._halved_from:
+            if self._instants.end > now:
+                self._halve()  # somebody else has heard a complaint
+            self._halved_from = terms.halved_from
+        if terms.slice is None:
+            self._dry_until = now + self._tempo.owed_seconds if ask.requests else -math.inf
+            return
+        if terms.slice.first > max(now, self._instants.end):
+            self._cadence.crowd(now)
+        late = self._complaint is not None or ask.rate != self.rate  # reserved at a rate that holds no more
+        for taken in (terms.slice, *terms.more):
+            self._instants.add(taken, 2 * math.ceil(ask.rate / self.rate) if late else 1)
+        if late and not self._tempo.parts:
+            self._instants.drop()
+
+    def _halve(self) -> None:
+        self._give_up(2)
+        if self._tempo.parts:
+            self._halved_from = max(self._halved_from, self._instants.end)  # what is at hand has its rate by now
+
+    def _give_up(self, all_but: int) -> None:
+        """Uses only every so many-th of the instants at hand; where more are soon to be had, none of them."""
+        if self._tempo.parts:
+            self._instants.thin(all_but)
+        else:
+            self._instants.drop()
+
+
+def _spread(desk: Desk) -> float:
+    """From 0 to 1, another one for each worker: so not all of them come to the book in the same moment."""
+    return zlib.crc32(desk.worker_id.encode()) / 0xFFFF_FFFF

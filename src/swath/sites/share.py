@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 
-from swath.ports.site_book import SHARE_SECONDS, Terms
+from swath.ports.site_book import Terms
 
 __all__ = ["Share"]
 
@@ -38,7 +38,7 @@ class Share:
         """Takes the book's answer: more at once, fewer as requests end. It holds from the time of the question."""
         if self.limit is not None:
             self.ceiling, self.target, self.answered = terms.slots, terms.target, True
-            self._valid_until = asked_at + SHARE_SECONDS
+            self._valid_until = asked_at + terms.share_seconds
             self.shrink()
 
     def shrink(self) -> bool:

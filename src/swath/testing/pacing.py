@@ -1,7 +1,8 @@
 """`make pacing`: whether sites are visited no faster and no more at once than their policy says, measured there (Z3).
 
 Serves the demo county, lets real worker processes of two jobs scrape it under one site policy, kills some of them, and
-looks at the site's own time stamps: the worst window of all, and the most requests that were open at once.
+looks at the site's own time stamps: the worst window of all, and the most requests that were open at once. With
+`--aws` the workers share a table of DynamoDB Local instead of files.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ import asyncio
 import itertools
 import os
 import random
+import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from swath.testing.aws_servers import running_servers
+from swath.testing.aws_servers.endpoints import DISTURBING
 from swath.testing.demo_county import DemoCounty, Switches
 
 __all__ = ["Measured", "Plan", "main", "measure", "worst_window"]
@@ -83,10 +88,14 @@ def worst_window(stamps: Sequence[float], rate: float, lag_seconds: float = 0.0)
     return worst
 
 
-async def measure(folder: Path, plan: Plan) -> Measured:
-    """Runs both jobs to their end."""
+async def measure(folder: Path, plan: Plan, aws: Mapping[str, str] | None = None) -> Measured:
+    """Runs both jobs to their end. `aws` is the environment that leads to its services, if they are to be used."""
     async with DemoCounty(Switches(latency_ms=PAGE_MS)) as county:
-        environment = _environment(folder, plan, county.base_url)
+        environment = _environment(folder, plan, county.base_url, aws or {})
+        if aws is not None:
+            init = await _start(environment, "aws", "init")
+            if await init.wait():
+                raise SystemExit("the table could not be made")
         for job in JOBS:
             file = folder / f"{job}.csv"
             file.write_text("n\n" + "\n".join(map(str, range(plan.items))), encoding="utf-8")
@@ -103,7 +112,7 @@ async def measure(folder: Path, plan: Plan) -> Measured:
             await process.wait()
 
 
-def _environment(folder: Path, plan: Plan, url: str) -> dict[str, str]:
+def _environment(folder: Path, plan: Plan, url: str, aws: Mapping[str, str]) -> dict[str, str]:
     policy = folder / "sites.yaml"
     policy.write_text(
         "sites:\n  demo-county:\n"
@@ -111,8 +120,12 @@ def _environment(folder: Path, plan: Plan, url: str) -> dict[str, str]:
         f"    concurrency: {plan.concurrency}\n",
         encoding="utf-8",
     )
+    disturbing = DISTURBING if aws else ()
+    store = {"SWATH_STORE": f"dynamodb://pacing-{secrets.token_hex(4)}"} if aws else {}
     return {
-        **{name: value for name, value in os.environ.items() if not name.startswith("SWATH_")},
+        **{name: value for name, value in os.environ.items() if not name.startswith(("SWATH_", *disturbing))},
+        **aws,
+        **store,
         "SWATH_DATA": str(folder / "data"),
         "SWATH_DEMO_URL": url,
         "SWATH_SITES": str(policy),
@@ -186,8 +199,15 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--aws", action="store_true", help="on the local AWS servers")
     options = parser.parse_args()
-    broken = False
+    with ExitStack() as stack:
+        aws = stack.enter_context(running_servers()).endpoints.environment if options.aws else None
+        sys.exit(not _all_well(options, aws))
+
+
+def _all_well(options: argparse.Namespace, aws: Mapping[str, str] | None) -> bool:
+    well = True
     for processes, rate in itertools.product(options.processes, (options.rate, None)):
         plan = Plan(
             processes=processes,
@@ -198,10 +218,10 @@ def main() -> None:
             seed=options.seed,
         )
         with tempfile.TemporaryDirectory() as folder:
-            found = asyncio.run(measure(Path(folder), plan))
+            found = asyncio.run(measure(Path(folder), plan, aws))
         print(_line(found), flush=True)
-        broken = broken or not found.well
-    sys.exit(broken)
+        well = well and found.well
+    return well
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from swath.backends.clock import SystemClock
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.site_book import MemorySiteBook
 from swath.backends.memory.store import MemoryStore
+from swath.backends.polling import PollingQueue
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
@@ -126,6 +127,7 @@ class Bench:
         worker = Worker(
             Parts(
                 book=self.store,
+                queue=PollingQueue(self.clock),
                 storage=self.storage,
                 clock=self.clock,
                 registry=registry,

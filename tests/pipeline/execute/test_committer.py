@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from swath.backends.memory.results import MemoryResults
@@ -13,8 +14,9 @@ from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import StoreUnavailable
 from swath.domain.item import Item
 from swath.domain.job import Job, WaitingFor
-from swath.domain.lease import Grant, Lease, Report
+from swath.domain.lease import Grant, Lease, LeasedItem, Report
 from swath.domain.page import Page
+from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 from swath.kit.scraper import HttpScraper
 from swath.pipeline.dispatch.waits import Waits
@@ -27,6 +29,7 @@ from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
 from swath.pipeline.finish.artifacts import files_of
 from swath.ports.job_store import Batch
+from swath.ports.result_storage import StagedItem
 from swath.testing.clock import FakeClock
 from swath.testing.network import open_network
 from swath.web.page import WebPage
@@ -97,6 +100,39 @@ async def test_a_result_that_cannot_be_written_costs_its_item_alone(
     assert bad.failure is not None
     assert "not today" in bad.failure.message
     assert bad.artifacts == ()
+
+
+class Told(MemoryResults):
+    """Keeps what the committer tells of a lease."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.first: dict[str, bool] = {}
+        self.winners: list[str] = []
+
+    async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:
+        self.opened += [item.item_id for item in items]
+        await super().open_lease(job_id, fence, items)
+
+    async def stage(self, job_id: str, fence: int, items: Sequence[StagedItem]) -> list[tuple[Artifact, ...]]:
+        self.first |= {item.item_id: item.first for item in items}
+        return await super().stage(job_id, fence, items)
+
+    async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
+        self.winners += winners
+        await super().settle(job_id, fence, winners)
+
+
+@pytest.mark.req("R1")
+async def test_storage_is_told_which_items_may_come_which_are_new_and_which_have_won(clock: FakeClock) -> None:
+    store, storage = MemoryStore(clock), Told()
+    lease = await _leased(store, 3)
+    items = tuple(msgspec.structs.replace(item, first=item.seq != 2) for item in lease.items)
+    await _committer(store, storage, clock, msgspec.structs.replace(lease, items=items)).run()
+    assert storage.opened == ["item-1", "item-2", "item-3"]
+    assert storage.first == {"item-1": True, "item-2": False, "item-3": True}
+    assert sorted(storage.winners) == ["item-1", "item-2", "item-3"]
 
 
 class AnswerLost(MemoryStore):

@@ -9,6 +9,7 @@ import pytest
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.site_book import MemorySiteBook
 from swath.backends.memory.store import MemoryStore
+from swath.backends.polling import PollingQueue
 from swath.domain.errors import SiteHeld
 from swath.domain.item import Item
 from swath.domain.job import Job, JobStatus, Stopping
@@ -98,6 +99,7 @@ class Room:
         worker = Worker(
             Parts(
                 book=self.store,
+                queue=PollingQueue(self.clock),
                 storage=storage,
                 sites=self.book,
                 clock=self.clock,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from swath.backends.embedded import database
+from swath.backends.embedded.store import EmbeddedStore
 from swath.bootstrap import Services, make_registry, make_worker, open_services
 from swath.domain.item import Item
 from swath.domain.job import Job, JobStatus, WaitingFor
@@ -81,6 +82,7 @@ async def test_a_locked_store_is_waited_for(tmp_path: Path, scraper: Path, monke
     async with open_services(_settings(tmp_path)) as services:
         job = Job300(services, scraper)
         await job.load()
+        assert isinstance(services.store, EmbeddedStore)
         assert services.store._db._write_connection is not None
         services.store._db._write_connection.execute("PRAGMA busy_timeout = 200")
         stop = asyncio.Event()

@@ -10,7 +10,6 @@ from swath.domain.attempt import Ended, HandedBack
 from swath.domain.page import Page
 from swath.domain.result import Result
 from swath.domain.transitions import ItemState
-from swath.pipeline.execute import outbox as outbox_module
 from swath.pipeline.execute.outbox import (
     CROWDED_BYTES,
     CROWDED_ITEMS,
@@ -53,6 +52,19 @@ async def test_ends_that_come_close_together_share_a_commit() -> None:
     assert len(await asyncio.wait_for(waiting, 1)) == 5
 
 
+@pytest.mark.req("Q3")
+async def test_an_end_waits_for_others_as_long_as_commits_are_dear() -> None:
+    outbox = Outbox()
+    outbox.put(outcome(1), idle=False)
+    waiting = asyncio.create_task(outbox.group(60, group_seconds=0.4))
+    await asyncio.sleep(0.15)  # beyond the usual time
+    assert not waiting.done()
+    outbox.put(outcome(2), idle=False)
+    assert len(await asyncio.wait_for(waiting, 1)) == 2
+    outbox.put(outcome(3), idle=True)
+    assert len(await asyncio.wait_for(outbox.group(60, group_seconds=60), 1)) == 1  # there is nobody to wait for
+
+
 async def test_nothing_comes_back_when_nothing_ended() -> None:
     assert await Outbox().group(0.001) == []
 
@@ -71,15 +83,12 @@ async def test_it_is_crowded_by_number_and_by_bytes_and_not_when_it_is_empty_aga
 
 
 @pytest.mark.req("S4")
-async def test_failures_in_a_row_go_at_once_because_a_circuit_may_be_about_to_open(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(outbox_module, "GROUP_SECONDS", 60.0)
+async def test_failures_in_a_row_go_at_once_because_a_circuit_may_be_about_to_open() -> None:
     outbox = Outbox()
     for seq in range(FAILED_IN_A_ROW):
         assert not outbox._group.is_set()
         outbox.put(Outcome(str(seq), Ended(seq=seq, state=ItemState.FAILED)), idle=False)
     assert outbox.crowded  # and nothing starts before it is known what they mean
-    assert len(await asyncio.wait_for(outbox.group(60), 1)) == FAILED_IN_A_ROW
+    assert len(await asyncio.wait_for(outbox.group(60, group_seconds=60), 1)) == FAILED_IN_A_ROW
     outbox.put(Outcome("good", Ended(seq=9, state=ItemState.SUCCESS)), idle=False)
     assert not outbox._group.is_set()

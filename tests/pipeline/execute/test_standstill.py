@@ -19,7 +19,9 @@ ITEM_SECONDS = 60.0  # the default
 @pytest.mark.req("W3", "W4")
 async def test_leases_are_renewed_while_an_item_may_take_its_time_and_not_for_ever() -> None:
     clock = FakeClock()
-    parts: Any = SimpleNamespace(clock=clock, book=None, storage=None, sites=None, network=None)
+    parts: Any = SimpleNamespace(
+        clock=clock, book=None, queue=None, storage=None, sites=None, network=None, sweeper=None
+    )
     told: list[str] = []
     worker = Worker(parts, WorkerOptions(worker_id="w"), lambda: told.append("it stands still"))
     runner: Any = SimpleNamespace(lease=Lease(fence=7, job=Job(job_id="j", scraper_id="x"), worker_id="w"))

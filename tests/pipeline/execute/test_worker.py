@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from swath.backends.embedded import claims, rescue
+from swath.backends.embedded.store import EmbeddedStore
 from swath.bootstrap import Services, make_registry, make_worker, open_services
 from swath.domain.failure import FailureKind
 from swath.domain.item import Item
@@ -267,6 +268,7 @@ async def test_a_stalled_event_loop_does_not_lose_its_lease(site: Site) -> None:
 async def test_a_worker_that_lost_its_lease_sends_nothing_and_counts_nothing(site: Site) -> None:
     await site.submit([{"sleep": 0.5}])
     store = site.services.store
+    assert isinstance(store, EmbeddedStore)
 
     async def steal() -> None:
         while site.module["running"] == 0:

@@ -24,6 +24,7 @@ from swath.backends.embedded.rooms import Rooms
 from swath.domain.errors import LeaseLost, StoreUnavailable
 from swath.domain.job import WaitingFor
 from swath.domain.keys import encode
+from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 from swath.ports.result_storage import StagedItem
 
@@ -68,7 +69,7 @@ class FolderResults:
         """Lets the threads go; further calls are errors."""
         await asyncio.to_thread(self._pool.shutdown)
 
-    async def open_lease(self, job_id: str, fence: int) -> None:
+    async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:  # noqa: ARG002 any may come
         """Makes the room. Nothing else does, so whoever lost the lease has nowhere to write to."""
         await self._with_job(job_id, lambda job: self._rooms.make(job, fence), create=True)
 

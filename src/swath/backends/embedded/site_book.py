@@ -19,7 +19,7 @@ from swath.domain.bucket import Bucket
 from swath.domain.site import Breaker
 from swath.domain.site_circuit import Admission, SiteCircuit
 from swath.ports.clock import Clock
-from swath.ports.site_book import Ask, KeptRobots, SiteState, Terms
+from swath.ports.site_book import NEAR, Ask, KeptRobots, SiteState, Tempo, Terms
 
 __all__ = ["EmbeddedSiteBook"]
 
@@ -29,6 +29,8 @@ _UNKNOWN: Final = SiteCircuit()
 
 class EmbeddedSiteBook:
     """Implements SiteBook; see ports/site_book.py for what each method promises."""
+
+    tempo: Tempo = NEAR
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         """The folder must be there when the book is first used."""

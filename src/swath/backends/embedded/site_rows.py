@@ -6,7 +6,7 @@ What is decided is in domain/bucket.py, domain/site_share.py and domain/site_cir
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,7 +15,8 @@ from swath.domain import bucket as buckets
 from swath.domain import site_circuit
 from swath.domain.bucket import Bucket, Slice
 from swath.domain.site_circuit import SiteCircuit
-from swath.domain.site_share import Share, grant_share
+from swath.domain.site_round import Part, give_back, take_part
+from swath.domain.site_share import FAR_TURN_SECONDS, TURN_SECONDS, Share, grant_share
 from swath.ports.site_book import SHARE_SECONDS, Ask, SiteState, Terms
 
 __all__ = ["Row", "ask", "circuit_of", "find", "put", "slow_down", "states"]
@@ -66,38 +67,71 @@ def put(db: sqlite3.Connection, now: float, name: str, row: Row) -> None:
 def ask(db: sqlite3.Connection, now: float, name: str, worker_id: str, asked: Ask) -> Terms:
     """Reserves instants and grants a share."""
     row = find(db, name)
+    row = row._replace(bucket=give_back(row.bucket, asked.returned, now))
     if asked.concurrency is None:
-        bucket, taken = _reserve(row.bucket, asked, asked.requests, now)
+        shares = _joined(db, now, name, worker_id, asked) if asked.part else {}
+        bucket, taken = _reserve(row.bucket, worker_id, asked, shares, now)
         put(db, now, name, row._replace(bucket=bucket))
-        return Terms(slice=taken)
+        return _terms(bucket, taken)
     circuit, limit = site_circuit.bound(row.circuit, asked.concurrency)
-    slots, target, workers = _regrant(db, now, name, worker_id, asked, limit)
-    requests = asked.requests if slots and workers == 1 else min(asked.requests, slots)
-    bucket, taken = _reserve(row.bucket, asked, requests, now)
+    slots, target, shares = _regrant(db, now, name, worker_id, asked, limit)
+    if not slots or (len(shares) > 1 and not asked.part):
+        asked = msgspec.structs.replace(asked, requests=min(asked.requests, slots))
+    bucket, taken = _reserve(row.bucket, worker_id, asked, shares, now)
     put(db, now, name, Row(bucket, circuit, is_site=True))
-    return Terms(slice=taken, slots=slots, target=target)
+    return _terms(bucket, taken, slots, target)
 
 
-def _reserve(bucket: Bucket, asked: Ask, requests: int, now: float) -> tuple[Bucket, Slice | None]:
-    if requests <= 0:
-        return bucket, None
-    return buckets.reserve(bucket, asked.rate, requests, now, asked.quiet_seconds)
+def _terms(bucket: Bucket, taken: Sequence[Slice], slots: int = 0, target: int = 0) -> Terms:
+    return Terms(
+        slice=taken[0] if taken else None,
+        more=tuple(taken[1:]),
+        slots=slots,
+        target=target,
+        round_end=bucket.next_free,
+        halved_from=bucket.halved_from,
+    )
+
+
+def _reserve(
+    bucket: Bucket, worker_id: str, asked: Ask, shares: Mapping[str, Share], now: float
+) -> tuple[Bucket, Sequence[Slice]]:
+    if asked.requests <= 0:
+        return bucket, ()
+    if asked.part:
+        slots = {worker: share.slots for worker, share in shares.items() if share.slots}
+        part = Part(worker_id, slots, asked.requests)
+        return take_part(bucket, asked.rate, asked.quiet_seconds, part, now)
+    bucket, taken = buckets.reserve(bucket, asked.rate, asked.requests, now, asked.quiet_seconds)
+    return bucket, (taken,)
 
 
 def _regrant(
     db: sqlite3.Connection, now: float, name: str, worker_id: str, asked: Ask, limit: int
-) -> tuple[int, int, int]:
-    """The slots, the target, and how many workers share the site."""
+) -> tuple[int, int, Mapping[str, Share]]:
+    """The slots, the target, and all who share the site."""
     shares = _shares(db, now, name)
     before = shares.pop(worker_id, None)
     if asked.demand <= 0:
         db.execute("DELETE FROM shares WHERE name = ? AND worker = ?", (name, worker_id))
-        return 0, 0, len(shares)
+        return 0, 0, shares
     ceiling = 0 if before is None else min(asked.ceiling, before.slots)  # a worker cannot raise itself
     shares[worker_id] = Share(ceiling, asked.demand, now)
-    slots, target = grant_share(shares, worker_id, limit, now)
-    db.execute("INSERT OR REPLACE INTO shares VALUES (?, ?, ?, ?, ?)", (name, worker_id, slots, asked.demand, now))
-    return slots, target, len(shares)
+    turn_seconds = FAR_TURN_SECONDS if asked.part else TURN_SECONDS
+    slots, target = grant_share(shares, worker_id, limit, now, turn_seconds)
+    shares[worker_id] = _share(db, name, worker_id, Share(slots, asked.demand, now))
+    return slots, target, shares
+
+
+def _joined(db: sqlite3.Connection, now: float, name: str, worker_id: str, asked: Ask) -> Mapping[str, Share]:
+    """Who takes parts of a job's rate is counted too, and all parts are the same."""
+    return {**_shares(db, now, name), worker_id: _share(db, name, worker_id, Share(1, asked.demand, now))}
+
+
+def _share(db: sqlite3.Connection, name: str, worker_id: str, share: Share) -> Share:
+    values = (name, worker_id, share.slots, share.demand, share.asked_at)
+    db.execute("INSERT OR REPLACE INTO shares VALUES (?, ?, ?, ?, ?)", values)
+    return share
 
 
 def _shares(db: sqlite3.Connection, now: float, name: str) -> dict[str, Share]:

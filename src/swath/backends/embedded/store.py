@@ -1,8 +1,8 @@
 """EmbeddedStore: all parts of the store (JobStore, JobControl, LeaseBook, Endings) on one SQLite file.
 
 This file only joins the parts: what a transaction does is in loading.py, jobs.py, items.py, control.py, generations.py,
-claims.py, finishing.py, leases.py, rescue.py, endings.py and deletion.py, how it is run in database.py, and who is
-alive in presence.py.
+claims.py, backlog.py, finishing.py, leases.py, rescue.py, endings.py and deletion.py, how it is run in database.py, and
+who is alive in presence.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from swath.backends.embedded import (
+    backlog,
     claims,
     control,
     deletion,
@@ -28,8 +29,9 @@ from swath.backends.embedded import (
 )
 from swath.backends.embedded.database import Database
 from swath.backends.embedded.leases import Times
-from swath.backends.embedded.presence import Presence
+from swath.backends.host.presence import Presence
 from swath.domain.attempt import Ended, HandedBack
+from swath.domain.backlog import Backlog
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job, JobStatus, WaitingFor
@@ -129,6 +131,9 @@ class EmbeddedStore:
     async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
         self._enter(worker_id)
         return await self._db.write(claims.claim, self._times(), worker_id, job_id, without)
+
+    async def backlog(self) -> list[Backlog]:
+        return await self._db.read(backlog.backlog, self._times())
 
     def begin(self, lease: Lease, seq: int) -> bool:
         if not self._db.glance(_MAY_START, (lease.fence,)):

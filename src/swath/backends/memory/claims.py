@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredShare
 from swath.backends.memory.shelves import Shelves
+from swath.domain.backlog import Backlog
 from swath.domain.lease import Lease, fair_share, grant_slots, lease_size, target_slots
 from swath.domain.transitions import JobState, check_job
 from swath.domain.turns import Candidate, next_in_turn
@@ -33,6 +34,24 @@ class MemoryClaims:
                 return None
             job, items = claimable[turn.number]
             return self._lease(worker_id, job, self._slice(job, worker_id, items))
+
+    async def backlog(self) -> list[Backlog]:
+        with self._shelves.open():
+            return [self._backlog(job) for job in self._shelves.jobs.values() if job.may_start]
+
+    def _backlog(self, job: StoredJob) -> Backlog:
+        since = job.order.created_at if job.generation == 1 else job.started_at
+        now, pending = self._shelves.clock.now(), self._shelves.status(job).counts.pending
+        return Backlog(
+            job_id=job.order.job_id,
+            priority=job.order.priority,
+            items=job.total,
+            pending=pending,
+            claimable=len(job.claimable(self._shelves.clock.boot())),
+            workers=sum(share.demand > 0 for share in job.shares.values()),
+            limit=job.limit,
+            oldest_seconds=max(0.0, now - (now if since is None else since)) if pending else None,
+        )
 
     def _claimable(self, job: StoredJob, worker_id: str) -> list[StoredItem]:
         # With every slot in others' use this worker would hold items without one to run them.

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from swath.domain.errors import LeaseLost
 from swath.domain.keys import encode
+from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 from swath.ports.result_storage import StagedItem
 
@@ -25,7 +26,7 @@ class MemoryResults:
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    async def open_lease(self, job_id: str, fence: int) -> None:
+    async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:  # noqa: ARG002 any may come
         """Makes the room. Nothing else does."""
         self.rooms[job_id].setdefault(fence, {})
 

@@ -12,9 +12,10 @@ from swath.domain import site_circuit
 from swath.domain.bucket import Bucket, Slice
 from swath.domain.site import Breaker
 from swath.domain.site_circuit import Admission, SiteCircuit
-from swath.domain.site_share import Share, grant_share
+from swath.domain.site_round import Part, give_back, take_part
+from swath.domain.site_share import FAR_TURN_SECONDS, TURN_SECONDS, Share, grant_share
 from swath.ports.clock import Clock
-from swath.ports.site_book import SHARE_SECONDS, Ask, KeptRobots, SiteState, Terms
+from swath.ports.site_book import NEAR, SHARE_SECONDS, Ask, KeptRobots, SiteState, Tempo, Terms
 
 __all__ = ["MemorySiteBook"]
 
@@ -36,7 +37,8 @@ class _Robots(msgspec.Struct):
 class MemorySiteBook:
     """Implements SiteBook. Lives as long as its process, which all workers of a test may share."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, tempo: Tempo = NEAR) -> None:
+        self.tempo = tempo
         self._clock = clock
         self._sites: dict[str, _Site] = {}
         self._robots: dict[str, _Robots] = {}
@@ -50,11 +52,14 @@ class MemorySiteBook:
     async def ask(self, name: str, worker_id: str, ask: Ask) -> Terms:
         with self._lock:
             entry, now = self._entry(name, is_site=ask.concurrency is not None), self._clock.boot()
+            entry.bucket = give_back(entry.bucket, ask.returned, now)
             if ask.concurrency is None:
-                return Terms(slice=_reserve(entry, ask, ask.requests, now))
+                _join(entry, worker_id, ask, now)
+                return _terms(entry, _reserve(entry, worker_id, ask, ask.requests, now))
             slots, target = _regrant(entry, worker_id, ask, ask.concurrency, now)
-            requests = ask.requests if slots and len(entry.shares) == 1 else min(ask.requests, slots)
-            return Terms(slice=_reserve(entry, ask, requests, now), slots=slots, target=target)
+            whole = slots and (ask.part or len(entry.shares) == 1)
+            requests = ask.requests if whole else min(ask.requests, slots)
+            return _terms(entry, _reserve(entry, worker_id, ask, requests, now), slots, target)
 
     async def slow_down(self, name: str, sent_at: float, quiet_seconds: float) -> Bucket:
         with self._lock:
@@ -112,11 +117,33 @@ class MemorySiteBook:
         """There is nothing to let go of."""
 
 
-def _reserve(entry: _Site, ask: Ask, requests: int, now: float) -> Slice | None:
+def _terms(entry: _Site, taken: Sequence[Slice], slots: int = 0, target: int = 0) -> Terms:
+    return Terms(
+        slice=taken[0] if taken else None,
+        more=tuple(taken[1:]),
+        slots=slots,
+        target=target,
+        round_end=entry.bucket.next_free,
+        halved_from=entry.bucket.halved_from,
+    )
+
+
+def _reserve(entry: _Site, worker_id: str, ask: Ask, requests: int, now: float) -> Sequence[Slice]:
     if requests <= 0:
-        return None
+        return ()
+    if ask.part:
+        slots = {worker: share.slots for worker, share in entry.shares.items() if share.slots}
+        part = Part(worker_id, slots, requests)
+        entry.bucket, parts = take_part(entry.bucket, ask.rate, ask.quiet_seconds, part, now)
+        return parts
     entry.bucket, taken = buckets.reserve(entry.bucket, ask.rate, requests, now, ask.quiet_seconds)
-    return taken
+    return (taken,)
+
+
+def _join(entry: _Site, worker_id: str, ask: Ask, now: float) -> None:
+    """Who takes parts of a job's rate is counted too, and all parts are the same."""
+    if ask.part:
+        entry.shares = {**_live(entry, now), worker_id: Share(1, ask.demand, now)}
 
 
 def _regrant(entry: _Site, worker_id: str, ask: Ask, concurrency: int, now: float) -> tuple[int, int]:
@@ -127,7 +154,8 @@ def _regrant(entry: _Site, worker_id: str, ask: Ask, concurrency: int, now: floa
         return 0, 0
     ceiling = 0 if before is None else min(ask.ceiling, before.slots)  # a worker cannot raise itself
     entry.shares[worker_id] = Share(ceiling, ask.demand, now)
-    slots, target = grant_share(entry.shares, worker_id, limit, now)
+    turn_seconds = FAR_TURN_SECONDS if ask.part else TURN_SECONDS
+    slots, target = grant_share(entry.shares, worker_id, limit, now, turn_seconds)
     entry.shares[worker_id] = msgspec.structs.replace(entry.shares[worker_id], slots=slots)
     return slots, target
 

@@ -58,12 +58,12 @@ def unknown_variables(reading: Reading) -> list[str]:
 
 
 def _as_json(reading: Reading) -> dict[str, Any]:
-    values = msgspec.to_builtins(reading.settings, enc_hook=str)
+    values = msgspec.structs.asdict(reading.settings)
     return {
         "file": None if reading.file is None else str(reading.file),
         "settings": {
             name: {
-                "value": masked(name, value) if isinstance(value, str) else value,
+                "value": _plain(name, value),
                 "source": reading.origins[name].source,
                 "name": reading.origins[name].name,
             }
@@ -71,3 +71,12 @@ def _as_json(reading: Reading) -> dict[str, Any]:
         },
         "unknown": dict(reading.unknown),
     }
+
+
+def _plain(name: str, value: object) -> Any:
+    """Numbers, lists and nothing as they are, all else as the text that people may see."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, tuple):
+        return [_plain(name, one) for one in value]
+    return masked(name, str(value))

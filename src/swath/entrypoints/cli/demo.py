@@ -75,14 +75,14 @@ def _write_parcels(path: Path, parcels: int) -> Path:
 
 async def _show(services: Services, status: JobStatus, traffic: str) -> ExitCode:
     job_id = status.job.job_id
-    location = Path(services.storage.location(job_id))
+    location = services.storage.location(job_id)
     report = await verify(services.store, services.storage, job_id)
     click.echo(f"job {job_id} is {describe(status)} ({traffic})")
     click.echo(f"results:   {location}")
-    sample = await asyncio.to_thread(_sample, location)
-    if sample is not None:
-        click.echo(f"a record:  {sample}\n           {sample.read_text(encoding='utf-8')[:300]} …")
-    click.echo(f"manifest:  {location / 'job_metadata.json'}")
+    if (key := await _sample(services, job_id)) is not None:
+        record = (await services.storage.get(job_id, key)).decode("utf-8")
+        click.echo(f"a record:  {location}/{key}\n           {record[:300]} …")
+    click.echo(f"manifest:  {location}/job_metadata.json")
     balance = "balances" if report.ok else "DOES NOT BALANCE"
     counts = status.counts
     click.echo(
@@ -93,8 +93,10 @@ async def _show(services: Services, status: JobStatus, traffic: str) -> ExitCode
     return exit_code_of(status) if report.ok else ExitCode.VERIFY_FAILED
 
 
-def _sample(location: Path) -> Path | None:
-    return next((location / "items").glob("*/data.json"), None)
+async def _sample(services: Services, job_id: str) -> str | None:
+    items = await services.store.items(job_id, limit=100)
+    keys = (artifact.key for item in items for artifact in item.artifacts)
+    return next((key for key in keys if key.endswith("/data.json")), None)
 
 
 @click.command("demo-site")

@@ -29,6 +29,7 @@ from swath.pipeline.accept.report import LoadOptions, LoadReport, OnBadRows, OnD
 from swath.pipeline.accept.robots_vet import refuse_if_robots_deny_all
 from swath.pipeline.accept.rows import RowSource
 from swath.pipeline.accept.sampling import FirstRows, SampledRows
+from swath.pipeline.dispatch.announce import announce
 from swath.proxies.ways import check_wish
 
 __all__ = ["Intake", "take_in", "with_concurrency"]
@@ -114,7 +115,9 @@ async def take_in(
         raise
     for line in report.lines():
         click.echo(f"left out: {line}", err=True)
-    return report.status or await services.store.status(intake.job.job_id)
+    status = report.status or await services.store.status(intake.job.job_id)
+    await announce(services.queue, services.clock, status)
+    return status
 
 
 def _job_of(order: Order, scraper: HttpScraper, source: str | None, now: float) -> Job:

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "jobs": ("swath.entrypoints.cli.jobs.commands:jobs", "Create, watch, manage and verify jobs."),
     "scraper": ("swath.entrypoints.cli.scrapers:scraper", "List and show scrapers."),
     "config": ("swath.entrypoints.cli.config:config", "Show the settings, and where each came from."),
+    "aws": ("swath.entrypoints.cli.aws.commands:aws", "Set up, look at and remove what Swath keeps on AWS."),
     "doctor": ("swath.entrypoints.cli.doctor.command:doctor", "Check this installation, and say what to do."),
     "completion": ("swath.entrypoints.cli.completion:completion", "Print the script that completes words in a shell."),
     "demo": ("swath.entrypoints.cli.demo:demo", "Scrape a county of our own, end to end."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from swath.domain.errors import UserError
-from swath.settings import Settings, read_settings
+from swath.settings import Settings, SqlitePlace, read_settings
 
 __all__ = ["complete_files", "complete_jobs", "complete_kinds", "complete_scrapers", "job_argument", "json_option"]
 
@@ -21,12 +21,13 @@ def _settings() -> Settings | None:
 
 
 def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Ids of jobs in the store, the newest first."""
+    """Ids of jobs in the store, the newest first; none of a store on AWS: a shell must not wait for a network."""
     del ctx, param
     from swath.backends.embedded.examine import job_ids
 
     settings = _settings()
-    return [] if settings is None else job_ids(settings.data, incomplete)
+    place = None if settings is None else settings.places.store
+    return job_ids(place.folder, incomplete) if isinstance(place, SqlitePlace) else []
 
 
 def complete_scrapers(

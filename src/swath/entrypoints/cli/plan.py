@@ -27,7 +27,7 @@ from swath.entrypoints.cli.output import describe, print_json, span
 from swath.entrypoints.cli.progress import watching
 from swath.pipeline.accept.report import LoadReport, RowsRefused
 from swath.proxies.ways import check_wish
-from swath.settings import Settings
+from swath.settings import Settings, SqlitePlace
 
 __all__ = ["Plan", "show_plan"]
 
@@ -57,9 +57,7 @@ async def show_plan(settings: Settings, order: Order) -> ExitCode:
     loaded = known[0] is not None and known[0].state is not JobState.LOADING
     with tempfile.TemporaryDirectory(prefix="swath-plan-") as folder:
         async with (
-            open_services(
-                settings if loaded else structs.replace(settings, data=Path(folder), fsync=False)
-            ) as services,
+            open_services(settings if loaded else _aside(settings, Path(folder))) as services,
             watching(quiet=order.quiet or order.as_json) as display,
         ):
             try:
@@ -76,9 +74,15 @@ async def show_plan(settings: Settings, order: Order) -> ExitCode:
     return ExitCode.COMPLETE
 
 
+def _aside(settings: Settings, folder: Path) -> Settings:
+    """The same for a store that nobody else knows, on this machine wherever the real one is."""
+    return structs.replace(settings, data=folder, store=None, queue=None, results=None, fsync=False)
+
+
 async def _known(settings: Settings, job: Job) -> tuple[JobStatus | None, JobStatus | None]:
     """The job itself if it exists already, and the last ended job of its scraper. Raises Conflict for another order."""
-    if not store_file(settings.data).exists():
+    place = settings.places.store
+    if isinstance(place, SqlitePlace) and not store_file(place.folder).exists():
         return None, None
     try:
         async with open_services(settings) as services:

@@ -26,6 +26,7 @@ T = TypeVar("T")
 LEAVE_SECONDS = 2.0
 LAST_RESORT_SECONDS = 10.0
 GARBAGE_OBJECTS = 10_000  # new ones between two looks for cycles; pages are freed without
+TELL_TOO_MUCH = ("aiobotocore", "botocore")  # at debug: the headers that they sign, and so the tokens of a role
 TOGETHER_SECONDS = 0.5  # `timeout` signals the process and its group: one wish, heard twice
 
 
@@ -35,6 +36,8 @@ def begin() -> Settings:
     logging.basicConfig(
         level=settings.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    for name in TELL_TOO_MUCH:
+        logging.getLogger(name).setLevel(logging.INFO if settings.log_level == "DEBUG" else settings.log_level)
     return settings
 
 

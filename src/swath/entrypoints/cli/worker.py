@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import click
 
-from swath.bootstrap import Services, make_registry, make_worker, new_worker_id, open_services
+from swath.bootstrap import Services, check_results, make_registry, make_worker, new_worker_id, open_services
 from swath.domain.errors import StoreUnavailable
 from swath.entrypoints.cli.options import complete_jobs
 from swath.entrypoints.cli.processes import LATE_SECONDS, keep_workers, stop_with_parent
@@ -57,14 +57,17 @@ async def _supervise(settings: Settings, job_id: str | None, processes: int) -> 
 
 
 async def _check(services: Services, job_id: str | None) -> None:
-    """A mistake is said once, before anything is started: a name that is not there, a folder that is only for reading.
+    """A mistake is said once, before anything is started: a name that is not there, a folder that is only for reading,
+    a table or a bucket that was never made.
 
     A full disk or a locked store is no mistake: a worker waits for them.
     """
     if job_id is not None:
         await services.store.status(job_id)
     with suppress(StoreUnavailable):
+        await services.store.backlog()
         await services.store.renew(new_worker_id(), [])  # changes nothing, but could
+    await check_results(services)
 
 
 def _notice(settings: Settings) -> str:

@@ -19,7 +19,7 @@ from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Grant
 from swath.domain.transitions import ItemState
 from swath.observe.crash_points import reach
-from swath.pipeline.execute.outbox import Outcome
+from swath.pipeline.execute.outbox import GROUP_SECONDS, Outcome
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.finish.artifacts import files_of
 from swath.ports.clock import Clock
@@ -29,7 +29,8 @@ __all__ = ["Committer"]
 
 T = TypeVar("T")
 
-HUNGRY_SECONDS = 0.05  # between words to the store while it owes us slots
+HUNGRY_SECONDS = 0.05  # between words to the store while it owes us slots, or a part of the group time
+HUNGRY_PART = 0.25
 
 
 class Committer:
@@ -41,12 +42,17 @@ class Committer:
         storage: ResultStorage,
         clock: Clock,
         report_seconds: float,
+        group_seconds: float = GROUP_SECONDS,
     ) -> None:
         self._runner = runner
         self._book = runner.floor.book
         self._storage = storage
         self._clock = clock
         self._report_seconds = report_seconds
+        self._group_seconds = group_seconds
+        self._hungry_seconds = max(HUNGRY_SECONDS, HUNGRY_PART * group_seconds)
+        self._first = {item.item_id for item in runner.lease.items if item.first}
+        self._won: list[str] = []
         self._uncertain = False
         self._may_have_won = False
 
@@ -54,7 +60,9 @@ class Committer:
         """Commits until nothing is left, then settles and releases the lease."""
         runner, lease = self._runner, self._runner.lease
         try:
-            await self._patiently(WaitingFor.DISK, lambda: self._storage.open_lease(lease.job.job_id, lease.fence))
+            await self._patiently(
+                WaitingFor.DISK, lambda: self._storage.open_lease(lease.job.job_id, lease.fence, lease.items)
+            )
             if lease.alone:
                 await self._begin_alone()
             runner.start_ready()
@@ -62,8 +70,8 @@ class Committer:
                 runner.outbox.hurry()  # slots that were given up before this lease came are asked for at once
             while not runner.lost and not (runner.drained and not runner.outbox):
                 hungry = runner.ready and (runner.slots.owed or lease.alone)
-                patience = HUNGRY_SECONDS if hungry else self._report_seconds
-                group = await runner.outbox.group(patience)
+                patience = self._hungry_seconds if hungry else self._report_seconds
+                group = await runner.outbox.group(patience, self._group_seconds)
                 if not runner.lost:
                     await self._commit(group)
         except LeaseLost:
@@ -73,7 +81,7 @@ class Committer:
         if runner.lost or self._uncertain:
             return  # whoever rescues the lease cleans up; we no longer know what is ours
         reach("before_release")
-        await self._patiently(WaitingFor.DISK, lambda: self._storage.settle(lease.job.job_id, lease.fence, ()))
+        await self._patiently(WaitingFor.DISK, lambda: self._storage.settle(lease.job.job_id, lease.fence, self._won))
         await self._patiently(WaitingFor.STORE, lambda: self._book.release(lease.worker_id, lease.fence))
 
     async def _begin_alone(self) -> None:
@@ -138,13 +146,14 @@ class Committer:
             failure = Failure.of(FailureKind.INTERNAL, f"the result cannot be stored: {type(error).__name__}: {error}")
             end = msgspec.structs.replace(end, state=ItemState.FAILED, finding=None, failure=failure)
             files = {}
-        return end, StagedItem(outcome.item_id, files)
+        return end, StagedItem(outcome.item_id, files, first=outcome.item_id in self._first)
 
     async def _publish(self, group: list[Outcome], grant: Grant) -> None:
         lease = self._runner.lease
         winners = [o.item_id for o in group if isinstance(o.end, Ended) and o.end.seq in grant.accepted]
         # A live lease is refused only what an earlier call, whose answer we did not get, has already done.
         self._uncertain |= any(outcome.end.seq not in grant.accepted for outcome in group)
+        self._won += winners
         if winners:
             await self._patiently(
                 WaitingFor.DISK, lambda: self._storage.publish(lease.job.job_id, lease.fence, winners)

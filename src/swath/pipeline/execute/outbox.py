@@ -78,12 +78,15 @@ class Outbox:
         self._bytes = 0
         self.hurry()
 
-    async def group(self, patience_seconds: float) -> list[Outcome]:
-        """The next group; empty when nothing came within the time given or somebody is in a hurry."""
+    async def group(self, patience_seconds: float, group_seconds: float = GROUP_SECONDS) -> list[Outcome]:
+        """The next group; empty when nothing came within `patience_seconds` or somebody is in a hurry.
+
+        The first that ends waits no longer than `group_seconds` for others.
+        """
         if not self._outcomes:
             await _set_within(self._some, patience_seconds)
         if self._outcomes and len(self._outcomes) < GROUP_ITEMS:
-            await _set_within(self._group, GROUP_SECONDS)
+            await _set_within(self._group, group_seconds)
         taken, self._outcomes = self._outcomes[:GROUP_ITEMS], self._outcomes[GROUP_ITEMS:]
         self._bytes -= sum(outcome.size for outcome in taken)
         if not self._outcomes:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import msgspec
 
 from swath.kit.registry import Registry
+from swath.pipeline.dispatch.sweeper import Sweeper
+from swath.pipeline.execute.outbox import GROUP_SECONDS
 from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
 from swath.ports.clock import Clock
 from swath.ports.lease_book import LeaseBook
 from swath.ports.result_storage import ResultStorage
 from swath.ports.site_book import SiteBook
+from swath.ports.work_queue import WorkQueue
 from swath.web.passage import Network
 
 __all__ = ["Parts", "WorkerOptions"]
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is built from; chosen in bootstrap.py."""
+    """What a worker is built from; chosen in bootstrap.py. Without a `sweeper` nobody has to be told of work, and
+    every worker looks after everything."""
 
     book: LeaseBook
+    queue: WorkQueue
     storage: ResultStorage
     sites: SiteBook
     clock: Clock
@@ -27,10 +32,16 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     network: Network
     finisher: Finisher
     remover: Remover
+    sweeper: Sweeper | None = None
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`job_id`: work on that job only. `max_items`: at once in this process, whatever the jobs allow."""
+    """`job_id`: work on that job only. `max_items`: at once in this process, whatever the jobs allow.
+
+    `group_seconds`: an end waits no longer for others to be committed with. `busy_seconds`: a worker that has leases,
+    and room for more, asks for them at least so often. `spare_seconds`: with a sweeper, a worker that neither leads nor
+    has leases looks after the dead, the done and the deleted no more often than this.
+    """
 
     worker_id: str
     job_id: str | None = None
@@ -42,3 +53,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     standstill_seconds: float = 30.0
     housekeeping_seconds: float = 0.5
     removal_seconds: float = 5.0
+    group_seconds: float = GROUP_SECONDS
+    busy_seconds: float = 0.2
+    spare_seconds: float = 0.0
+    sweep_seconds: float = 5.0

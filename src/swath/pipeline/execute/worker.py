@@ -9,20 +9,22 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, UserError
+from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Lease
 from swath.observe.crash_points import reach
-from swath.pipeline.dispatch.rescue import Rescuer
-from swath.pipeline.dispatch.waits import RETRY_STORE_SECONDS, Waits
+from swath.pipeline.dispatch.waits import Waits
 from swath.pipeline.execute.attempt import Bench
+from swath.pipeline.execute.chores import Chore, keep_doing
 from swath.pipeline.execute.committer import Committer
 from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.heartbeat import Heartbeat
 from swath.pipeline.execute.holds import Holds
+from swath.pipeline.execute.housekeeping import Housekeeping
 from swath.pipeline.execute.parts import Parts, WorkerOptions
+from swath.pipeline.execute.rest import Rest
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
 
@@ -30,8 +32,7 @@ __all__ = ["Worker"]
 
 _log = logging.getLogger("swath.worker")
 
-SHORTEST_IDLE_SECONDS = 0.02
-LONGEST_IDLE_SECONDS = 0.2
+TICK_SECONDS = 0.2
 INTERRUPT_SECONDS = 5.0  # for the last commit, when what outlasted the grace period goes back
 
 
@@ -50,13 +51,13 @@ class Worker:
         self._slots: dict[str, JobSlots] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
-        self._lease_ended = asyncio.Event()
         self._cannot_run: set[str] = set()
         self._ticked_at = parts.clock.boot()
         self._waits = Waits(parts.book, parts.clock, options.worker_id)
         self._holds = Holds(parts.book, parts.network, parts.clock)
         self._floor = Floor(parts.book, self._waits, self._holds, self._running, self._changed.set)
-        self._rescuer = Rescuer(parts.book, parts.storage, parts.sites, options.worker_id)
+        self._house = Housekeeping(parts, options, lambda: bool(self._tasks), self._changed.set)
+        self._rest = Rest(parts.queue, self._waits, options.busy_seconds, self._house.told)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until told to stop."""
@@ -71,14 +72,13 @@ class Worker:
             lambda answers, asked_at: self._heard(loop, answers, asked_at),
         )
         heartbeat.start(options.heartbeat_seconds)
-        often, seldom, ways = options.housekeeping_seconds, options.removal_seconds, parts.network.ways
-        services = [
-            asyncio.create_task(self._claim_until(stop)),
-            asyncio.create_task(self._keep_doing("rescue", self._rescuer.run_once, stop, asyncio.Event(), often)),
-            asyncio.create_task(self._keep_doing("ending", parts.finisher.run_once, stop, self._lease_ended, often)),
-            asyncio.create_task(self._keep_doing("deletion", parts.remover.run_once, stop, asyncio.Event(), seldom)),
-            asyncio.create_task(self._keep_doing("proxies", ways.run_once, stop, asyncio.Event(), seldom)),
+        services = [asyncio.create_task(self._claim_until(stop))]
+        chores = [
+            *self._house.chores(),
+            Chore("hints", self._rest.tend, lambda: options.heartbeat_seconds, breaks_off=True),
+            Chore("tick", self._tick, lambda: TICK_SECONDS),
         ]
+        services += [asyncio.create_task(keep_doing(chore, self._waits, stop)) for chore in chores]
         try:
             await asyncio.wait(services, return_when=asyncio.FIRST_COMPLETED)
             if not stop.is_set():  # one of them broke off, and the others do not know
@@ -90,6 +90,7 @@ class Worker:
                 service.cancel()
             ends = await asyncio.gather(*services, return_exceptions=True)
             await heartbeat.stop()
+            await self._house.resign()
         for end in ends:
             if isinstance(end, Exception):
                 raise end
@@ -97,10 +98,8 @@ class Worker:
     # -- claiming ------------------------------------------------------------------------------------------------------
 
     async def _claim_until(self, stop: asyncio.Event) -> None:
-        idle = SHORTEST_IDLE_SECONDS
         while not stop.is_set():
             self._changed.clear()
-            self._ticked_at = self._parts.clock.boot()
             for runner in list(self._runners.values()):
                 runner.start_ready()  # another lease may have left slots free
             asked_at = self._parts.clock.boot()
@@ -111,11 +110,12 @@ class Worker:
                 with contextlib.suppress(StoreUnavailable):  # then it is rescued when this process is gone
                     await self._parts.book.release(lease.worker_id, lease.fence)
             elif lease is not None:
-                idle = SHORTEST_IDLE_SECONDS
+                self._rest.over()
                 self._begin(lease, asked_at + lease.lease_seconds)
                 continue
-            await _first_of(stop, self._changed, seconds=idle)
-            idle = min(idle * 2, LONGEST_IDLE_SECONDS)
+            self._rest.spend({runner.lease.job.job_id for runner in self._runners.values()})
+            # Who works for one job only must not take hints that others could make use of.
+            await self._rest.take(stop, self._changed, busy=bool(self._tasks or self._options.job_id))
 
     def _wants_more(self) -> bool:
         """The next lease is claimed while the last items of the present ones still run."""
@@ -163,7 +163,10 @@ class Worker:
             runner = LeaseRunner(lease, bench, deadline, slots, self._floor)
             slots.users.add(runner)
             self._runners[lease.fence] = runner
-            work = Committer(runner, self._parts.storage, self._parts.clock, self._options.report_seconds).run()
+            options = self._options
+            work = Committer(
+                runner, self._parts.storage, self._parts.clock, options.report_seconds, options.group_seconds
+            ).run()
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._ended, lease))
@@ -179,7 +182,7 @@ class Worker:
         if lease.alone:
             self._floor.dismiss(lease.fence)
         self._changed.set()
-        self._lease_ended.set()
+        self._house.lease_ended.set()
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
@@ -209,31 +212,8 @@ class Worker:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: there is nothing left to tell
                     loop.call_soon_threadsafe(act)
 
-    async def _keep_doing(
-        self,
-        name: str,
-        act: Callable[[], Awaitable[object]],
-        stop: asyncio.Event,
-        occasion: asyncio.Event,
-        seconds: float,
-    ) -> None:
-        """Does it every so often, and at once on the occasion."""
-        while not stop.is_set():
-            occasion.clear()
-            wait_seconds = seconds
-            try:
-                await act()
-                self._waits.over(name)
-            except StoreUnavailable as error:
-                self._waits.met(name, error)
-                wait_seconds = min(seconds, RETRY_STORE_SECONDS)
-            except LeaseLost as error:
-                _log.warning("%s", error)
-            except SwathError as error:
-                _log.error("%s; trying again later", error)
-            except Exception:  # noqa: BLE001 one job that cannot be read must not cost all others their worker
-                _log.exception("%s failed; trying again", name)
-            await _first_of(stop, occasion, seconds=wait_seconds)
+    async def _tick(self) -> None:
+        self._ticked_at = self._parts.clock.boot()
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 
@@ -246,13 +226,3 @@ class Worker:
             await runner.interrupt()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=INTERRUPT_SECONDS)
-
-
-async def _first_of(*events: asyncio.Event, seconds: float) -> None:
-    """Returns when one of the events is set or the time is over."""
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()

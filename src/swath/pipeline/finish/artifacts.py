@@ -123,11 +123,17 @@ def pages_of(files: Mapping[str, bytes]) -> tuple[Page, ...]:
     """
     try:
         stored = _decode_metadata(files[METADATA_FILE]).pages
-        return tuple(_page(page, files[page.file]) for page in stored if page.file is not None)
+        return tuple(_page(page, _stored(files, page.file)) for page in stored if page.file is not None)
     except KeyError as missing:
         raise BadInput(f"the stored file {missing.args[0]} is missing; see `swath jobs verify`") from None
     except (msgspec.MsgspecError, _GzipError) as error:
         raise BadInput(f"the stored files cannot be read: {error}; see `swath jobs verify`") from error
+
+
+def _stored(files: Mapping[str, bytes], name: str) -> bytes:
+    """In a bucket a compressed page has the name of the page, and a header that says so."""
+    plain = name.removesuffix(".gz")
+    return files[plain] if name not in files and plain in files else files[name]
 
 
 def _page(stored: StoredPage, body: bytes) -> Page:

@@ -115,7 +115,7 @@ class Finisher:
         hold = Hold(self._book, self._clock, lease)
         while lease.stopping and await self._book.sweep(lease, _SWEEP_ITEMS):
             await hold.keep()
-        await self._clear_rooms(job_id)
+        await self._clear_rooms(lease)
         reach("before_manifest")
         status = await self._store.status(job_id)
         tally, parts = await self._write_manifests(lease, status.generation, hold)
@@ -132,10 +132,23 @@ class Finisher:
         reach("after_end")
         return ended
 
-    async def _clear_rooms(self, job_id: str) -> None:
-        """No lease is left, so a room that is was made by a worker that had lost its lease before, and died then."""
-        for fence in await self._storage.open_leases(job_id):
-            await self._storage.settle(job_id, fence, ())
+    async def _clear_rooms(self, lease: Lease) -> None:
+        """Settles our own room, in which nothing wins, and any that a worker made after it had lost its lease.
+
+        There is no other lease. Hardly anything can have won in such a room; if it has, the rows say so.
+        """
+        job_id, fences = lease.job.job_id, await self._storage.open_leases(lease.job.job_id)
+        if lease.fence in fences:
+            await self._storage.settle(job_id, lease.fence, ())
+        winners: dict[int, list[str]] = {fence: [] for fence in fences if fence != lease.fence}
+        after = 0
+        while winners and (records := await self._store.items(job_id, after, _READ_ITEMS)):
+            for record in records:
+                if record.artifacts and record.fence in winners:
+                    winners[record.fence].append(record.item_id)
+            after = records[-1].seq
+        for fence, item_ids in winners.items():
+            await self._storage.settle(job_id, fence, item_ids)
 
     async def _write_manifests(
         self, lease: Lease, generation: int, hold: Hold
@@ -149,7 +162,7 @@ class Finisher:
                 await self._clear_former(lease, [one for one in records if one.generation == generation])
             await writer.add(records)
             after = records[-1].seq
-        await self._clear_rooms(job_id)
+        await self._clear_rooms(lease)
         await hold.keep()
         return writer.tally, await writer.close()
 

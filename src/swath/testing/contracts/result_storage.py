@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
+import msgspec
 import pytest
 
 from swath.domain.errors import LeaseLost
 from swath.domain.keys import encode
+from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 from swath.ports.result_storage import ResultStorage, StagedItem
 
@@ -18,8 +20,13 @@ ODD_NAMES = ["..", "../up", "/root", "a/b", "nul", "a" * 400, "Ünï\U0001f600",
 
 
 def item(item_id: str, **files: bytes) -> StagedItem:
-    """The keyword `data` stands for the file `data.json`, and so on."""
-    return StagedItem(item_id, {f"{name}.json": content for name, content in files.items()})
+    """An item that no lease held before. The keyword `data` stands for the file `data.json`, and so on."""
+    return StagedItem(item_id, {f"{name}.json": content for name, content in files.items()}, first=True)
+
+
+def later(item_id: str, **files: bytes) -> StagedItem:
+    """The same, for a lease that is not the first to hold it."""
+    return msgspec.structs.replace(item(item_id, **files), first=False)
 
 
 async def all_keys(storage: ResultStorage, job_id: str = "job", prefix: str = "") -> list[str]:
@@ -51,10 +58,32 @@ class ResultStorageContract:
         assert [artifact.key for artifact in second] == ["items/a/data.json"]
 
     async def test_what_is_only_staged_is_not_to_be_seen(self, storage: ResultStorage) -> None:
-        ((artifact,),) = await staged(storage, 1, item("a", data=b"{}"))
+        await staged(storage, 1, item("a", data=b"{}"), later("b", data=b"{}"))
         assert await all_keys(storage) == []
-        with pytest.raises(KeyError):
-            await storage.get("job", artifact.key)
+        assert await all_keys(storage, prefix="items/a/") == []
+
+    async def test_files_of_a_later_lease_lie_in_the_folder_of_their_item(self, storage: ResultStorage) -> None:
+        ((data, other),) = await staged(storage, 2, later("a", data=b"{}", other=b"12345"))
+        await storage.publish("job", 2, ["a"])
+        for artifact, content in ((data, b"{}"), (other, b"12345")):
+            assert artifact.key.startswith("items/a/")
+            assert await agree(storage, artifact, content)
+        assert data.key.endswith("/data.json")
+        assert await all_keys(storage, prefix="items/a/") == sorted([data.key, other.key])
+
+    async def test_items_may_be_named_when_the_lease_is_opened(self, storage: ResultStorage) -> None:
+        leased = [LeasedItem(1, "a", {}, first=True), LeasedItem(2, "b", {}), LeasedItem(3, "back", {})]
+        await storage.open_lease("job", 1, leased)
+        (a,), (b,), (unnamed,) = await storage.stage(
+            "job", 1, [item("a", data=b"1"), later("b", data=b"2"), item("c", data=b"3")]
+        )
+        assert await all_keys(storage) == []
+        await storage.publish("job", 1, ["a"])
+        assert await all_keys(storage) == [a.key]
+        await storage.settle("job", 1, ["a", "c"])
+        assert await all_keys(storage) == [a.key, unnamed.key]
+        assert await storage.open_leases("job") == []
+        assert b.key not in await all_keys(storage, prefix="items/b/")
 
     async def test_what_is_published_is_whole_under_its_key(self, storage: ResultStorage) -> None:
         ((data, other),) = await staged(storage, 1, item("a", data=b"{}", other=b"\x00\xff" * 5_000))
@@ -87,14 +116,22 @@ class ResultStorageContract:
     async def test_a_later_fence_replaces_the_whole_item(self, storage: ResultStorage) -> None:
         await staged(storage, 1, item("a", data=b"old", other=b"old"))
         await storage.publish("job", 1, ["a"])
-        ((artifact,),) = await staged(storage, 2, item("a", data=b"new"))
+        ((artifact,),) = await staged(storage, 2, later("a", data=b"new"))
         await storage.publish("job", 2, ["a"])
         assert await agree(storage, artifact, b"new")
         assert await all_keys(storage) == [artifact.key]
 
+    async def test_an_item_without_files_replaces_what_a_former_lease_had(self, storage: ResultStorage) -> None:
+        await staged(storage, 1, item("a", data=b"old"), item("b", data=b"stays"))
+        await storage.settle("job", 1, ["a", "b"])
+        await staged(storage, 2, later("a"))
+        await storage.publish("job", 2, ["a"])
+        await storage.settle("job", 2, ["a"])
+        assert await all_keys(storage) == ["items/b/data.json"]
+
     async def test_fences_do_not_see_each_other(self, storage: ResultStorage) -> None:
         await staged(storage, 1, item("a", data=b"loser"))
-        ((artifact,),) = await staged(storage, 2, item("a", data=b"winner"))
+        ((artifact,),) = await staged(storage, 2, later("a", data=b"winner"))
         await storage.publish("job", 2, ["a"])
         await storage.stage("job", 1, [item("a", data=b"late loser")])
         assert await agree(storage, artifact, b"winner")

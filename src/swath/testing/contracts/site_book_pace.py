@@ -64,7 +64,7 @@ async def play(
 
 def slices(answers: Iterable[Terms]) -> list[Slice]:
     """What was reserved."""
-    return [terms.slice for terms in answers if terms.slice is not None]
+    return [taken for terms in answers for taken in (terms.slice, *terms.more) if taken is not None]
 
 
 class PaceContract:
@@ -144,6 +144,73 @@ class PaceContract:
                 await play(book, clock, other, 1.0, [(0, 5, 0.0)])
                 await book.slow_down(other, clock.boot(), 60.0)
         assert [_since(terms, again) for terms in answers] == [_since(terms, begun) for terms in expected]
+
+    @examples
+    @given(rate=st.sampled_from([0.5, 3.0, 10.0, 250.0]), asked=st.lists(steps, max_size=50))
+    async def test_parts_of_rounds_never_exceed_the_rate_in_any_window(
+        self, book: SiteBook, clock: FakeClock, rate: float, asked: list[tuple[int, int, float]]
+    ) -> None:
+        """Property 22 for workers who take parts, in between such who do not."""
+        site, answers, ceilings = next(_fresh), list[Terms](), dict[int, int]()
+        for who, requests, seconds in asked:
+            clock.advance(seconds)
+            ask = Ask(rate=rate, requests=requests, part=who > 0, concurrency=9, ceiling=ceilings.get(who, 0), demand=3)
+            answers.append(await book.ask(site, f"worker-{who}", ask))
+            ceilings[who] = answers[-1].slots
+        assert over_rate(instants(slices(answers)), rate) == 0
+
+    async def test_parts_together_are_the_whole_rate_round_after_round(self, book: SiteBook, clock: FakeClock) -> None:
+        begun, taken, ceilings = clock.boot(), list[Slice](), {"1": 0, "2": 0}
+        while clock.boot() < begun + 60:
+            for worker, ceiling in ceilings.items():
+                ask = Ask(rate=10.0, requests=99, part=True, concurrency=8, ceiling=ceiling, demand=4)
+                terms = await book.ask("a.example", worker, ask)
+                taken += slices([terms])
+                ceilings[worker] = terms.slots
+            clock.advance(terms.round_end - clock.boot() - 0.3)
+        sent = [at for at in instants(taken) if begun + 5 <= at < begun + 55]
+        assert len(sent) >= 0.97 * 10 * 50
+        assert over_rate(sent, 10.0) == 0
+
+    async def test_in_the_middle_of_a_round_who_has_had_its_part_gets_none(
+        self, book: SiteBook, clock: FakeClock
+    ) -> None:
+        ask = Ask(rate=10.0, requests=99, part=True, concurrency=8, demand=8)
+        first = await book.ask("a.example", "1", ask)
+        again = await book.ask("a.example", "1", msgspec.structs.replace(ask, ceiling=first.slots))
+        assert first.slice is not None
+        assert (again.slice, again.slots, again.round_end) == (None, first.slots, first.round_end)
+        clock.advance(again.round_end - clock.boot() - 0.1)
+        following = await book.ask("a.example", "1", msgspec.structs.replace(ask, ceiling=first.slots))
+        assert following.slice is not None
+        assert following.slice.first == pytest.approx(again.round_end)
+
+    async def test_what_a_worker_gives_back_others_can_have(self, book: SiteBook, clock: FakeClock) -> None:
+        ask = Ask(rate=10.0, requests=99, part=True, concurrency=8, demand=4)
+        for worker in "1212":
+            clock.advance(0.5)
+            terms = await book.ask("a.example", worker, msgspec.structs.replace(ask, ceiling=4))
+        clock.advance(terms.round_end - clock.boot() - 0.3)
+        mine = await book.ask("a.example", "1", msgspec.structs.replace(ask, ceiling=4))
+        theirs = await book.ask("a.example", "2", msgspec.structs.replace(ask, ceiling=4))
+        clock.advance(1.5)
+        left = tuple(Slice(clock.boot() + 0.3, taken.interval, taken.count // 4) for taken in slices([mine]))
+        await book.ask("a.example", "1", Ask(rate=10.0, part=True, concurrency=8, returned=left))
+        more = await book.ask("a.example", "2", msgspec.structs.replace(ask, ceiling=4))
+        assert instants(slices([more])) == pytest.approx(instants(left), abs=1e-6)
+        assert more.round_end == theirs.round_end
+
+    async def test_who_takes_parts_hears_of_a_complaint_of_others(self, book: SiteBook, clock: FakeClock) -> None:
+        """Property 26: what it has at hand was reserved before the rate was halved."""
+        ask = Ask(rate=10.0, requests=99, part=True, concurrency=8, demand=8)
+        before = await book.ask("a.example", "1", ask)
+        clock.advance(0.1)
+        slowed = await book.slow_down("a.example", clock.boot(), 60.0)
+        clock.advance(2.0)  # a book may show what it saw shortly before
+        after = await book.ask("a.example", "1", msgspec.structs.replace(ask, requests=0, ceiling=before.slots))
+        assert before.halved_from == 0
+        assert after.halved_from == pytest.approx(slowed.halved_from)
+        assert slowed.halved_from >= before.round_end
 
     async def test_a_complaint_halves_the_rate_for_everybody(self, book: SiteBook, clock: FakeClock) -> None:
         """Property 26, as far as the book goes; domain tests have the rest."""

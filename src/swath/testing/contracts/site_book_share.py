@@ -25,6 +25,7 @@ steps = st.tuples(
     st.booleans(),  # whether it first shrinks to its target
     st.sampled_from([0.0, 0.0, 0.1, 1.0, TURN_SECONDS, SHARE_SECONDS, 2 * SHARE_SECONDS]),
     st.one_of(st.none(), st.integers(1, 9)),  # a new limit
+    st.booleans(),  # whether it is one who takes parts of rounds
 )
 
 
@@ -38,10 +39,10 @@ class Believes:
 
 
 async def asked(
-    book: SiteBook, worker: str, demand: int, *, limit: int = 8, ceiling: int = 0, site: str = "a"
+    book: SiteBook, worker: str, demand: int, *, limit: int = 8, ceiling: int = 0, site: str = "a", part: bool = False
 ) -> Terms:
     """One ask for a share."""
-    return await book.ask(site, worker, Ask(rate=1e6, concurrency=limit, ceiling=ceiling, demand=demand))
+    return await book.ask(site, worker, Ask(rate=1e6, concurrency=limit, ceiling=ceiling, demand=demand, part=part))
 
 
 async def settled(book: SiteBook, demands: dict[str, int], limit: int) -> dict[str, int]:
@@ -102,6 +103,39 @@ class ShareContract:
             ceiling = (await asked(book, "1", 8, ceiling=ceiling)).slots
             assert ceiling == 8
 
+    async def test_who_takes_parts_keeps_its_share_by_asking_within_its_time(
+        self, book: SiteBook, clock: FakeClock
+    ) -> None:
+        terms = await asked(book, "1", 8, part=True)
+        for _ in range(40):
+            clock.advance(min(2.0, terms.share_seconds - 0.01))
+            terms = await asked(book, "1", 8, ceiling=terms.slots, part=True)
+            assert terms.slots == 8
+            assert terms.share_seconds > 0
+        assert (await asked(book, "2", 8)).slots == 0
+        clock.advance(SHARE_SECONDS)
+        assert (await asked(book, "2", 8)).slots == 8
+
+    async def test_nobody_else_has_a_share_before_it_is_over_for_who_takes_parts(
+        self, book: SiteBook, clock: FakeClock
+    ) -> None:
+        first = await asked(book, "1", 8, part=True)
+        clock.advance(8.0)
+        terms = await asked(book, "1", 8, ceiling=first.slots, part=True)
+        until = clock.boot() + terms.share_seconds
+        while not (await asked(book, "2", 8)).slots:
+            clock.advance(0.5)
+        assert until <= clock.boot() <= until + SHARE_SECONDS
+
+    async def test_a_newcomer_gets_its_share_from_those_who_take_parts(self, book: SiteBook, clock: FakeClock) -> None:
+        ceilings = {"1": (await asked(book, "1", 9, part=True)).slots, "2": 0}
+        for _ in range(4):
+            clock.advance(2.0)
+            for worker in ("2", "1"):
+                terms = await asked(book, worker, 9, ceiling=ceilings[worker], part=True)
+                ceilings[worker] = min(terms.slots, terms.target)
+        assert ceilings == {"1": 4, "2": 4}
+
     async def test_the_shares_of_the_dead_are_free_at_once(self, book: SiteBook) -> None:
         for site in ("a", "b"):
             await asked(book, "1", 3, site=site)
@@ -148,21 +182,21 @@ class ShareContract:
         book: SiteBook,
         clock: FakeClock,
         limit: int,
-        played: list[tuple[int, int, bool, float, int | None]],
+        played: list[tuple[int, int, bool, float, int | None, bool]],
     ) -> None:
         """Property 22 for concurrency: counted over what workers that heed the rules hold themselves to."""
         site, workers = next(_fresh), [Believes() for _ in range(4)]
-        for who, demand, shrinks, seconds, new_limit in played:
+        for who, demand, shrinks, seconds, new_limit, part in played:
             clock.advance(seconds)
             limit = new_limit or limit
             before = _together(workers, clock.boot())
             worker = workers[who]
             held = worker.slots if worker.until > clock.boot() else 0
             ceiling = min(held, worker.target) if shrinks else held
-            terms = await asked(book, str(who), demand, limit=limit, ceiling=ceiling, site=site)
-            workers[who] = Believes(terms.slots, terms.target, clock.boot() + SHARE_SECONDS)
+            terms = await asked(book, str(who), demand, limit=limit, ceiling=ceiling, site=site, part=part)
+            workers[who] = Believes(terms.slots, terms.target, clock.boot() + terms.share_seconds)
             assert _together(workers, clock.boot()) <= max(limit, before)
-            assert terms.target <= min(limit, demand)
+            assert part or terms.target <= min(limit, demand)
 
 
 def _together(workers: list[Believes], now: float) -> int:

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from swath.domain.errors import LeaseLost
 from swath.domain.keys import encode
+from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 from swath.ports.result_storage import StagedItem
 
@@ -30,6 +31,7 @@ PAGE_KEYS: Final = 10_000
 GROUP_IDS: Final = 500  # below the number of variables that any SQLite takes
 WAL_LIMIT_BYTES: Final = 64 << 20
 
+_NO_FILE: Final = ""
 _KEY: Final = re.compile(r"(?!\.)[^/\0]+(?:/(?!\.)[^/\0]+)*")
 
 # Contents are kept out of the trees that are searched: SQLite reads a long row whole to compare its key.
@@ -69,7 +71,7 @@ class OneFileResults:
         await self._do(self._db.close)
         self._thread.shutdown()
 
-    async def open_lease(self, job_id: str, fence: int) -> None:
+    async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:  # noqa: ARG002 any may come
         """Notes the room; nothing is staged without one."""
         await self._write(lambda: self._db.execute("INSERT OR IGNORE INTO rooms VALUES (?, ?)", (job_id, fence)))
 
@@ -80,7 +82,8 @@ class OneFileResults:
         ]
         for _, files in keyed:
             _check(files)
-        rows = [(job_id, fence, item.item_id, key, data) for item, files in keyed for key, data in files.items()]
+        nothing = {_NO_FILE: b""}  # an item without files takes the place of its former ones too
+        rows = [(job_id, fence, item.item_id, *file) for item, files in keyed for file in (files or nothing).items()]
 
         def act() -> None:
             if self._db.execute("SELECT 1 FROM rooms WHERE job = ? AND fence = ?", (job_id, fence)).fetchone() is None:
@@ -101,7 +104,8 @@ class OneFileResults:
         for (item_id,) in found:
             folder = _folder(item_id)
             self._db.execute("DELETE FROM documents WHERE job = ? AND key > ? AND key < ?", (job_id, *_range(folder)))
-        self._of_items(f"INSERT INTO documents SELECT job, key, data {staged}", job_id, fence, item_ids)
+        files = f"{staged} AND key != '{_NO_FILE}'"
+        self._of_items(f"INSERT INTO documents SELECT job, key, data {files}", job_id, fence, item_ids)
         self._of_items(f"DELETE {staged}", job_id, fence, item_ids)
 
     def _of_items(self, statement: str, job_id: str, fence: int, item_ids: Sequence[str]) -> list[tuple[str]]:

@@ -15,10 +15,12 @@ from typing import Final
 
 from swath.backends.embedded import examine
 from swath.entrypoints.cli.config import unknown_variables
+from swath.entrypoints.cli.doctor.aws import check_queue, check_results, check_table
 from swath.entrypoints.cli.doctor.finding import Check, Finding, Subject, fail, ok, warn
 from swath.entrypoints.cli.doctor.proxies import check_proxies
 from swath.entrypoints.cli.doctor.sites import check_sites
 from swath.entrypoints.cli.output import counted
+from swath.settings import SqlitePlace
 
 __all__ = ["CHECKS"]
 
@@ -84,11 +86,14 @@ def check_space(subject: Subject) -> Finding:
 
 
 def check_store(subject: Subject) -> Finding:
-    """SQLite is new enough, and the file is sound."""
+    """SQLite is new enough, and the file is sound; or the table is there."""
+    place = subject.settings.places.store
+    if not isinstance(place, SqlitePlace):
+        return check_table(subject)
     version = examine.sqlite_version()
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SQLITE:
         return fail(f"SQLite is {version}", "use a Python that is built with SQLite 3.35 or newer")
-    exam = examine.examine(subject.settings.data, QUICK_CHECK_SECONDS)
+    exam = examine.examine(place.folder, QUICK_CHECK_SECONDS)
     if exam is None:
         return ok(f"SQLite {version}; there is no store yet")
     size = f"{exam.file_bytes / MIB:,.1f} MiB, write-ahead log {exam.log_bytes / MIB:,.1f} MiB"
@@ -112,10 +117,11 @@ def check_clock(subject: Subject) -> Finding:
     time.sleep(PAUSE_SECONDS)
     if clock.boot() <= before:
         return fail("the boot clock stands still", "leases cannot be measured here; look at the virtual machine")
-    now, store = clock.now(), examine.store_file(subject.settings.data)
+    place = subject.settings.places.store
+    now, store = clock.now(), examine.store_file(place.folder) if isinstance(place, SqlitePlace) else None
     if now < EARLIEST_NOW:
         return fail("the wall clock is years behind", "set it; results would carry wrong times")
-    ahead = store.stat().st_mtime - now if store.exists() else 0.0
+    ahead = store.stat().st_mtime - now if store is not None and store.exists() else 0.0
     if ahead > AHEAD_SECONDS:
         return warn(
             f"the store was written {ahead / 60:,.0f} min in the future", "the wall clock was set back; check it"
@@ -125,7 +131,8 @@ def check_clock(subject: Subject) -> Finding:
 
 def check_leftovers(subject: Subject) -> Finding:
     """Nobody died without being cleaned up after."""
-    dead = examine.dead_workers(subject.settings.data)
+    place = subject.settings.places.store
+    dead = examine.dead_workers(place.folder if isinstance(place, SqlitePlace) else subject.settings.data)
     if dead:
         some = ", ".join(dead[:3]) + (" …" if len(dead) > 3 else "")
         return warn(
@@ -145,6 +152,8 @@ CHECKS: Final[dict[str, Check]] = {
     "data folder": check_folder,
     "disk space": check_space,
     "store": check_store,
+    "queue": check_queue,
+    "results": check_results,
     "clock": check_clock,
     "dead workers": check_leftovers,
     "sites": check_sites,

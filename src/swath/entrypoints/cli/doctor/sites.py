@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from swath.backends.clock import SystemClock
-from swath.backends.embedded.site_book import EmbeddedSiteBook
-from swath.bootstrap import make_directory
+from swath.bootstrap import make_directory, open_sites
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.site_circuit import CircuitState
 from swath.entrypoints.cli.doctor.finding import Finding, Subject, fail, ok, warn
 from swath.entrypoints.cli.output import counted
+from swath.settings import SqlitePlace
 
 __all__ = ["check_sites"]
 
@@ -22,14 +21,16 @@ def check_sites(subject: Subject) -> Finding:
     except UserError as error:
         return fail(str(error), "correct the file, or the setting SWATH_SITES")
     entries = counted(len(directory.sites), "site")  # of which there are shipped ones, so never none
-    if not (subject.settings.data / "sites.sqlite").is_file():
+    place = subject.settings.places.store
+    if isinstance(place, SqlitePlace) and not (place.folder / "sites.sqlite").is_file():
         return ok(f"policies of {entries}; none was visited yet")
     try:
         held = asyncio.run(_held(subject))
     except StoreUnavailable as error:
         return warn(str(error), "look again later; nothing is sent meanwhile")
     except UserError as error:
-        return fail(str(error), "remove the file; it starts afresh")
+        on_disk = isinstance(place, SqlitePlace)
+        return fail(str(error), "remove the file; it starts afresh" if on_disk else "do as it says")
     if held:
         told = f"left alone, because they failed: {', '.join(held)}"
         return warn(told, "see whether they are up; a probe goes out by itself")
@@ -37,9 +38,6 @@ def check_sites(subject: Subject) -> Finding:
 
 
 async def _held(subject: Subject) -> list[str]:
-    book = EmbeddedSiteBook(subject.settings.data, SystemClock())
-    try:
+    async with open_sites(subject.settings) as book:
         states = await book.states()
-    finally:
-        await book.close()
     return sorted(name for name, state in states.items() if state.circuit.state is not CircuitState.CLOSED)

@@ -9,6 +9,7 @@ from swath.domain.job import JobStatus
 from swath.entrypoints.cli.caretaker import bring_to_end
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.output import command, describe, print_json
+from swath.pipeline.dispatch.announce import announce
 from swath.settings import Settings
 
 __all__ = ["cancel_job", "pause_job", "resume_job"]
@@ -25,6 +26,7 @@ async def resume_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitC
     """Workers that are there take it up again."""
     async with open_services(settings) as services:
         status = await services.store.resume(job_id)
+        await announce(services.queue, services.clock, status)
     return _tell(status, f"if no worker is there: `{command('run', '--job-id', job_id)}`", as_json=as_json)
 
 

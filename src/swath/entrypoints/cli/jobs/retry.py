@@ -19,6 +19,7 @@ from swath.entrypoints.cli.output import command, counted, print_json
 from swath.entrypoints.cli.run_job import run_job
 from swath.pipeline.accept.explain import listed, near
 from swath.pipeline.accept.item_ids import look_like_rows, read_item_ids
+from swath.pipeline.dispatch.announce import announce
 from swath.settings import Settings
 
 __all__ = ["Choice", "retry_job", "selection_of"]
@@ -44,6 +45,7 @@ async def retry_job(settings: Settings, job_id: str, choice: Choice, *, run: boo
         if selection.item_ids:
             await _check_ids(services, job_id, selection.item_ids)
         status = await services.store.retry(job_id, selection)
+        await announce(services.queue, services.clock, status)
     if run:
         return await run_job(settings, Order(job_id=job_id, as_json=as_json))
     if as_json:

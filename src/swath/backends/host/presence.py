@@ -1,18 +1,20 @@
 """Who is alive on this machine: every worker holds a lock on a file of its own, and the system lets go of it when the
 process dies. So the leases of the dead are freed at once instead of when their time is over, and the notes in the file
-(notes.py) say what they ran. Used by store.py; rescue.py asks it."""
+(notes.py) say what they ran. Used by the stores whose workers share a host: embedded alone, aws among others."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import socket
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from swath.backends.embedded.notes import Notes, read_running, read_waiting_for
+from swath.backends.host.notes import Notes, read_running, read_waiting_for
 from swath.domain.errors import UserError
 from swath.domain.job import WaitingFor
 
@@ -28,6 +30,7 @@ class Presence:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._held: dict[str, tuple[int, Notes]] = {}
+        self._host = ""
 
     def enter(self, worker_id: str) -> None:
         """Marks a worker of this process as alive until `leave` or death. Another process may not have it.
@@ -56,6 +59,27 @@ class Presence:
             if time.monotonic() > deadline:
                 raise UserError(f"a worker {worker_id!r} is running already; give this one another id")
             time.sleep(0.001)
+
+    @property
+    def host(self) -> str:
+        """Names the folder and this start of the machine: who says the same sees the same lock files.
+
+        Raises OSError when the folder cannot be made.
+        """
+        if not self._host:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            found = self._folder.stat()
+            named = f"{_boot_id()}/{socket.gethostname()}/{found.st_dev}/{found.st_ino}"
+            self._host = hashlib.blake2b(named.encode(), digest_size=6).hexdigest()
+        return self._host
+
+    def holds(self, worker_id: str) -> bool:
+        """Whether the worker belongs to this process."""
+        return worker_id in self._held
+
+    def knows(self, worker_id: str) -> bool:
+        """Whether the worker has a file here, and so notes."""
+        return self._path(worker_id).exists()
 
     def begin(self, worker_id: str, fence: int, seq: int) -> None:
         """Notes that an item runs."""
@@ -140,6 +164,14 @@ class Presence:
 
     def _path(self, worker_id: str) -> Path:
         return self._folder / f"{worker_id}{_SUFFIX}"
+
+
+def _boot_id() -> str:
+    """A folder may be shared by machines, but locks are not to be trusted beyond one, nor beyond its last start."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
 
 
 def _lock(descriptor: int) -> bool:

@@ -1,0 +1,80 @@
+"""Bridge: the one thread on which this process talks to AWS, with an event loop of its own.
+
+Work of a scraper on the main loop cannot hold up a heartbeat this way, and loops of any thread may ask. client.py and
+table.py live on the loop behind it; the store, the queue and the site book are the ones who cross.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from swath.domain.errors import StoreUnavailable
+from swath.domain.job import WaitingFor
+
+__all__ = ["Bridge"]
+
+T = TypeVar("T")
+
+_CLOSE_SECONDS: Final = 5.0
+
+
+class Bridge:
+    """Runs coroutines on its own loop for callers on any other. `close` it last, from outside of that loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._closing = threading.Lock()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="swath-aws", daemon=True)
+        self._thread.start()
+
+    async def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Makes the coroutine on the bridge's loop and returns what it does. Cancelling the caller cancels it too.
+
+        Raises StoreUnavailable when the bridge is closed before or meanwhile.
+        """
+        if asyncio.get_running_loop() is self._loop:
+            return await make()
+        with self._closing:
+            if self._closed.is_set():
+                raise _gone()
+            future = asyncio.run_coroutine_threadsafe(_made(make), self._loop)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            asking = asyncio.current_task()
+            if not self._closed.is_set() or asking is None or asking.cancelling():
+                raise
+            raise _gone() from None
+
+    def close(self) -> None:
+        """Cancels what still runs, and returns when the thread is gone. May be called again."""
+        with self._closing:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _live(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
+
+
+async def _made(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    return await make()
+
+
+def _gone() -> StoreUnavailable:
+    return StoreUnavailable("the connection to AWS is closed", WaitingFor.STORE)

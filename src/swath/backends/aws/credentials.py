@@ -1,0 +1,65 @@
+"""Who we are to S3, and where it is: botocore's answers, handed to obstore, so that both clients behave alike.
+
+Environment, profile, container and instance roles, and endpoints are all looked for as for DynamoDB and SQS. objects.py
+opens its store with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import botocore.session
+from botocore.credentials import RefreshableCredentials
+from botocore.exceptions import BotoCoreError, NoCredentialsError
+
+from swath.ports.clock import Clock
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
+__all__ = ["CredentialChain"]
+
+# obstore asks again 5 minutes before the end; botocore renews a role at the latest 10 minutes before its real one.
+_VALID_SECONDS: Final = 600.0
+_GLOBAL_REGION: Final = "us-east-1"
+
+
+class CredentialChain:
+    """What obstore calls for credentials, from threads of its own; blocks while a role is asked for."""
+
+    def __init__(self, clock: Clock, region: str | None = None) -> None:
+        self._clock = clock
+        self._region = region
+        self._session = botocore.session.get_session()
+        self._asking = threading.Lock()
+        self.trouble: BotoCoreError | None = None  # why there are none: obstore would pass it on as text only
+
+    def endpoint(self) -> tuple[str, str]:
+        """The URL of S3 and its region. Blocks a little. Raises BotoCoreError when the settings make no sense."""
+        client = self._session.create_client("s3", region_name=self._region)
+        region = self._region or str(self._session.get_config_variable("region") or _GLOBAL_REGION)
+        return str(client.meta.endpoint_url), region
+
+    def __call__(self) -> S3Credential:
+        """The credentials of this moment."""
+        with self._asking:
+            try:
+                found = self._session.get_credentials()
+                frozen = None if found is None else found.get_frozen_credentials()
+                if frozen is None or not frozen.access_key or not frozen.secret_key:
+                    raise NoCredentialsError
+            except BotoCoreError as error:
+                self.trouble = error
+                raise
+            self.trouble = None
+        until = None
+        if isinstance(found, RefreshableCredentials):
+            until = datetime.fromtimestamp(self._clock.now() + _VALID_SECONDS, UTC)
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": until,
+        }

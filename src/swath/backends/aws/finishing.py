@@ -1,0 +1,102 @@
+"""What one commit of a worker does: outcomes, counters, the report and the next grant, together or not at all.
+
+Before: claims.py. After: endings.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from swath.backends.aws import outcomes, shares
+from swath.backends.aws.back import Back, add_back, bucket_of, carried
+from swath.backends.aws.head import Head, HeldLease, Right
+from swath.backends.aws.heads import Change, unchanged
+from swath.backends.aws.layout import chunk_of
+from swath.backends.aws.ledger import Ledger, Times, directive_for, extend
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.errors import UnknownName
+from swath.domain.lease import Directive, Grant, Lease, Report
+from swath.domain.transitions import ItemState, check_item
+
+__all__ = ["finish"]
+
+_ROWS: Final = 95  # of a commit beside the head
+
+
+async def finish(
+    ledger: Ledger, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
+) -> Grant:
+    """See LeaseBook.finish. What does not fit into one transaction goes into two, of which each is a whole commit."""
+    for end in ended:
+        check_item(ItemState.PENDING, end.state)
+        if not end.state.terminal:
+            raise ValueError(f"an item cannot end as {end.state}")
+    if handed_back and ended and _rows(ledger.times(), ended, handed_back) > _ROWS:
+        first = await _finish(ledger, lease, ended, (), report)
+        second = await _finish(ledger, lease, (), handed_back, report)
+        accepted = first.accepted | second.accepted
+        return Grant(directive=second.directive, slots=second.slots, target=second.target, accepted=accepted)
+    return await _finish(ledger, lease, ended, handed_back, report)
+
+
+def _rows(times: Times, ended: Sequence[Ended], handed_back: Sequence[HandedBack]) -> int:
+    chunks = {chunk_of(end.seq) for end in ended}
+    buckets = {bucket_of(_due(times, back)) for back in handed_back}
+    return len(chunks) + len(buckets)
+
+
+async def _finish(
+    ledger: Ledger, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
+) -> Grant:
+    async def decide(head: Head) -> Change[Grant]:
+        held = head.lease(lease.fence, Right.RUN)
+        if held is None or held.worker != lease.worker_id:
+            return unchanged(Grant(directive=Directive.LOST))
+        order, times = await ledger.orders.of(head), ledger.times()
+        seqs = dict.fromkeys(held.seqs)
+        doubts = ledger.doubts.get(lease.fence, {})
+        accepted = _made_before(doubts, seqs, ended, handed_back)
+        counted = [end for end in ended if seqs.pop(end.seq, _ABSENT) is None]
+        returned = [back for back in handed_back if seqs.pop(back.seq, _ABSENT) is None]
+        rows = outcomes.write_ends(head, held, counted, times.now)
+        outcomes.record(head, order, counted, times.shared)
+        rows += add_back(head, await _after(ledger, head, held, returned))
+        held.hold(seqs)
+        limit = order.policy.throttling.max_concurrent_workers
+        slots, target = shares.regrant(head, held.worker, limit, report)
+        extend(held, times)
+        new = {end.seq: True for end in counted} | {back.seq: False for back in returned}
+        ledger.doubts[lease.fence] = doubts | new
+        directive = directive_for(head, held)
+        return Change(Grant(directive=directive, slots=slots, target=target, accepted=accepted | new.keys()), rows)
+
+    try:
+        grant = await ledger.heads.change(lease.job.job_id, decide)
+    except UnknownName:
+        grant = Grant(directive=Directive.LOST)
+    ledger.doubts.pop(lease.fence, None)  # there was an answer
+    return grant
+
+
+def _made_before(
+    doubts: Mapping[int, bool], held: Collection[int], ended: Sequence[Ended], handed_back: Sequence[HandedBack]
+) -> frozenset[int]:
+    """What of it was done by a commit that had no answer: only such a one can have taken items from a lease that is
+    still there. `doubts` are such items by whether they ended or were handed back."""
+    said = [(end.seq, True) for end in ended] + [(back.seq, False) for back in handed_back]
+    return frozenset(seq for seq, ends in said if seq not in held and doubts.get(seq) is ends)
+
+
+_ABSENT: Final = object()
+
+
+async def _after(ledger: Ledger, head: Head, lease: HeldLease, returned: Sequence[HandedBack]) -> list[Back]:
+    """What is known of items from now on. Only of a suspect does it matter what was known before."""
+    before = await carried(ledger.table, head.number, [lease.fence]) if lease.alone and returned else {}
+    times = ledger.times()
+    return [before.get(back.seq, Back(back.seq)).after(back, _due(times, back)) for back in returned]
+
+
+def _due(times: Times, back: HandedBack) -> float:
+    return times.shared + back.delay_seconds if back.delay_seconds > 0 else 0.0

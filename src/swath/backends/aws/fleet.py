@@ -1,0 +1,81 @@
+"""Fleet: everything that one process needs of a store on AWS, joined and opened, and closed in the right order.
+
+bootstrap.py opens one when the settings name a table. Results are apart (results.py): they may be in a folder.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from swath.backends.aws.bridge import Bridge
+from swath.backends.aws.client import PATIENCE_SECONDS, AwsClients
+from swath.backends.aws.leader import DynamoLeader
+from swath.backends.aws.meter import Meter
+from swath.backends.aws.queue import SqsQueue
+from swath.backends.aws.site_book import AwsSiteBook
+from swath.backends.aws.store import AwsStore
+from swath.backends.aws.table import Table
+from swath.backends.aws.time import SharedTime
+from swath.ports.clock import Clock
+
+__all__ = ["Fleet", "Names", "open_fleet"]
+
+QUEUE_PATIENCE_SECONDS: Final = 3.0  # a worker that hears nothing asks the table instead
+
+_log = logging.getLogger("swath.aws")
+
+
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fleet shares. Without a region that of the AWS environment counts."""
+
+    table: str
+    queue: str
+    table_region: str | None = None
+    queue_region: str | None = None
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of it. `leader` makes a candidate of a worker; `meters` count what was asked of AWS."""
+
+    store: AwsStore
+    queue: SqsQueue
+    sites: AwsSiteBook
+    leader: Callable[[str], DynamoLeader]
+    meters: tuple[Meter, ...]
+
+
+@asynccontextmanager
+async def open_fleet(
+    names: Names, data: Path, clock: Clock, lease_seconds: float, patience_seconds: float = PATIENCE_SECONDS
+) -> AsyncIterator[Fleet]:
+    """Asks nothing of AWS yet. `data` is a folder of this host. Raises UserError when that cannot be used."""
+    async with AsyncExitStack() as stack:
+        bridge = Bridge()
+        stack.callback(bridge.close)
+        clients = AwsClients(names.table_region, patience_seconds=patience_seconds)
+        waiting = AwsClients(names.queue_region, patience_seconds=QUEUE_PATIENCE_SECONDS)
+        for one in (clients, waiting):
+            stack.push_async_callback(bridge.run, one.close)
+        store = AwsStore.open(bridge, clients, names.table, data, clock, lease_seconds)
+        stack.push_async_callback(store.close)
+        queue = SqsQueue(bridge, waiting, names.queue, lease_seconds)
+        stack.push_async_callback(queue.close)
+        table, time = Table(clients, names.table), SharedTime(clock)
+        sites = AwsSiteBook(bridge, table, clock)
+        stack.push_async_callback(sites.close)
+        meters = (clients.meter, waiting.meter)
+        yield Fleet(
+            store=store,
+            queue=queue,
+            sites=sites,
+            leader=lambda worker_id: DynamoLeader(bridge, table, time, worker_id, lease_seconds),
+            meters=meters,
+        )
+        for meter in meters:
+            _log.info("asked of AWS: %s", msgspec.json.encode(meter).decode())

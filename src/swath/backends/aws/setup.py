@@ -1,0 +1,174 @@
+"""Makes what Swath keeps on AWS, and takes it away: the table and the queues. The place for results: bucket.py.
+
+Asked by `swath aws init|destroy` alone. Each step says what it did, changes nothing that is as it should be, and may be
+repeated. What is there and how it stands is told by survey.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+import msgspec
+
+from swath.backends.aws.client import AwsClients
+from swath.backends.aws.errors import Declined, NoQueue, NoTable
+from swath.domain.errors import Conflict, StoreUnavailable
+from swath.domain.job import WaitingFor
+
+__all__ = ["Done", "QueueNames", "drop_queues", "drop_table", "keep_backups", "make_queues", "make_table"]
+
+KEYS: Final = {"p": "HASH", "s": "RANGE"}
+MOST_RECEIVES: Final = 100  # a hint that so many workers were given and nobody settled: something is wrong with it
+RETENTION_SECONDS: Final = 14 * 86_400
+_READY_SECONDS: Final = 120.0
+_STEP_SECONDS: Final = 0.25
+
+
+class Done(msgspec.Struct, frozen=True):
+    """One step. `changed` is False when all was as it should be."""
+
+    kind: str
+    name: str
+    what: str
+    changed: bool = True
+
+
+class QueueNames(msgspec.Struct, frozen=True):
+    """The three queues of a name: hints, hints that somebody waits for, and what nobody could use."""
+
+    main: str
+    express: str
+    dead: str
+
+    @classmethod
+    def of(cls, name: str) -> QueueNames:
+        """The one place where they are named."""
+        return cls(name, f"{name}-express", f"{name}-dead")
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+async def make_table(clients: AwsClients, name: str) -> Done:
+    """A table that is paid by the request. Raises Conflict for one of that name that is somebody else's."""
+    step = await _ensure_table(clients, name)
+    await _until_active(clients, name)
+    return step
+
+
+async def keep_backups(clients: AwsClients, name: str) -> Done:
+    """From now on the table can be put back to any second of the last 35 days."""
+    on = {"PointInTimeRecoveryEnabled": True}
+    await clients.call("dynamodb", "update_continuous_backups", TableName=name, PointInTimeRecoverySpecification=on)
+    return Done("table", name, "has point-in-time recovery")
+
+
+async def _ensure_table(clients: AwsClients, name: str) -> Done:
+    try:
+        found = (await clients.call("dynamodb", "describe_table", TableName=name))["Table"]
+    except NoTable:
+        try:
+            await clients.call(
+                "dynamodb",
+                "create_table",
+                TableName=name,
+                BillingMode="PAY_PER_REQUEST",
+                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in KEYS],
+                KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in KEYS.items()],
+            )
+        except Declined as no:
+            if no.code != "ResourceInUseException":  # somebody else makes it this very moment
+                raise
+        return Done("table", name, "made, paid by the request")
+    keys = {key["AttributeName"]: key["KeyType"] for key in found["KeySchema"]}
+    if keys != KEYS:
+        raise Conflict(f"the table {name!r} is somebody else's: its keys are {', '.join(keys)}; name another one")
+    return Done("table", name, "was there", changed=False)
+
+
+async def _until_active(clients: AwsClients, name: str) -> None:
+    async for _ in _patiently(f"the table {name!r} is not ready yet", WaitingFor.STORE):
+        found = await clients.call("dynamodb", "describe_table", TableName=name)
+        if found["Table"]["TableStatus"] in {"ACTIVE", "UPDATING"}:
+            return
+
+
+async def drop_table(clients: AwsClients, name: str) -> Done:
+    """Returns when it is gone, with everything in it."""
+    try:
+        await clients.call("dynamodb", "delete_table", TableName=name)
+        async for _ in _patiently(f"the table {name!r} is still being removed", WaitingFor.STORE):
+            await clients.call("dynamodb", "describe_table", TableName=name)
+    except NoTable:
+        pass
+    return Done("table", name, "is gone")
+
+
+async def _patiently(told: str, waiting_for: WaitingFor) -> AsyncIterator[None]:
+    """Looks again and again for a while. Raises StoreUnavailable when that was in vain."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _READY_SECONDS
+    while loop.time() < until:
+        yield
+        await asyncio.sleep(_STEP_SECONDS)
+    raise StoreUnavailable(told, waiting_for)
+
+
+# -- the queues --------------------------------------------------------------------------------------------------------
+
+
+async def make_queues(clients: AwsClients, names: QueueNames, visibility_seconds: float) -> list[Done]:
+    """Two queues for hints, and one that takes what was received again and again and never settled."""
+    kept = {"MessageRetentionPeriod": str(RETENTION_SECONDS)}
+    dead_url, dead = await _ensure_queue(clients, names.dead, kept)
+    found = await clients.call("sqs", "get_queue_attributes", QueueUrl=dead_url, AttributeNames=["QueueArn"])
+    redrive = {"deadLetterTargetArn": found["Attributes"]["QueueArn"], "maxReceiveCount": str(MOST_RECEIVES)}
+    wanted = {
+        **kept,
+        "VisibilityTimeout": str(round(visibility_seconds)),
+        "ReceiveMessageWaitTimeSeconds": "20",
+        "RedrivePolicy": json.dumps(redrive),
+    }
+    steps = [(await _ensure_queue(clients, name, wanted))[1] for name in (names.main, names.express)]
+    return [*steps, dead]
+
+
+async def _ensure_queue(clients: AwsClients, name: str, wanted: Mapping[str, str]) -> tuple[str, Done]:
+    try:
+        url = str((await clients.call("sqs", "get_queue_url", QueueName=name))["QueueUrl"])
+    except NoQueue:
+        try:
+            made = await clients.call("sqs", "create_queue", QueueName=name, Attributes=dict(wanted))
+        except NoQueue as error:  # AWS answers so for a minute after somebody removed it
+            told = f"the queue {name!r} was removed a moment ago, and AWS makes it anew only after a minute"
+            raise StoreUnavailable(told, WaitingFor.QUEUE) from error
+        return str(made["QueueUrl"]), Done("queue", name, "made")
+    answer = await clients.call("sqs", "get_queue_attributes", QueueUrl=url, AttributeNames=["All"])
+    has = answer.get("Attributes", {})
+    if all(_same(has.get(key), value) for key, value in wanted.items()):
+        return url, Done("queue", name, "was there", changed=False)
+    await clients.call("sqs", "set_queue_attributes", QueueUrl=url, Attributes=dict(wanted))
+    return url, Done("queue", name, "was there, and is set as it should be")
+
+
+def _same(stored: str | None, wanted: str) -> bool:
+    if stored is not None and wanted.startswith("{"):
+        documents = [{key: str(value) for key, value in json.loads(text).items()} for text in (stored, wanted)]
+        return documents[0] == documents[1]
+    return stored == wanted
+
+
+async def drop_queues(clients: AwsClients, names: QueueNames) -> list[Done]:
+    """What is in them goes too: only hints."""
+    steps = []
+    for name in (names.main, names.express, names.dead):
+        try:
+            found = await clients.call("sqs", "get_queue_url", QueueName=name)
+            await clients.call("sqs", "delete_queue", QueueUrl=found["QueueUrl"])
+        except NoQueue:
+            pass
+        steps.append(Done("queue", name, "is gone"))
+    return steps

@@ -1,0 +1,74 @@
+"""How table and queues stand, for `swath aws status` and `swath doctor`. Changes nothing. Made by setup.py."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from swath.backends.aws.client import AwsClients
+from swath.backends.aws.errors import NoQueue, NoTable
+from swath.backends.aws.setup import QueueNames
+
+__all__ = ["QueueState", "TableState", "look_at_queues", "look_at_table"]
+
+_COUNTS: Final = {
+    "ApproximateNumberOfMessages": "waiting",
+    "ApproximateNumberOfMessagesNotVisible": "taken",
+    "ApproximateNumberOfMessagesDelayed": "delayed",
+}
+
+
+class TableState(msgspec.Struct, frozen=True, kw_only=True):
+    """`state` in AWS's words, or `missing`. Rows and bytes are what AWS counts every six hours or so."""
+
+    name: str
+    state: str
+    rows: int = 0
+    bytes: int = 0
+    billing: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether rows can be read and written."""
+        return self.state in {"ACTIVE", "UPDATING"}
+
+
+class QueueState(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages by what becomes of them, about: SQS does not count exactly. `state`: `there` or `missing`."""
+
+    name: str
+    state: str
+    waiting: int = 0
+    taken: int = 0
+    delayed: int = 0
+
+
+async def look_at_table(clients: AwsClients, name: str) -> TableState:
+    """Raises UserError and StoreUnavailable when AWS does not say."""
+    try:
+        found = (await clients.call("dynamodb", "describe_table", TableName=name))["Table"]
+    except NoTable:
+        return TableState(name=name, state="missing")
+    return TableState(
+        name=name,
+        state=str(found["TableStatus"]),
+        rows=int(found.get("ItemCount", 0)),
+        bytes=int(found.get("TableSizeBytes", 0)),
+        billing=str(found.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED")),
+    )
+
+
+async def look_at_queues(clients: AwsClients, names: QueueNames) -> list[QueueState]:
+    """In the order of their names: hints, express hints, dead letters."""
+    return [await _look_at_queue(clients, name) for name in (names.main, names.express, names.dead)]
+
+
+async def _look_at_queue(clients: AwsClients, name: str) -> QueueState:
+    try:
+        url = (await clients.call("sqs", "get_queue_url", QueueName=name))["QueueUrl"]
+        found = await clients.call("sqs", "get_queue_attributes", QueueUrl=url, AttributeNames=list(_COUNTS))
+    except NoQueue:
+        return QueueState(name=name, state="missing")
+    counts = {field: int(found["Attributes"].get(key, 0)) for key, field in _COUNTS.items()}
+    return QueueState(name=name, state="there", **counts)

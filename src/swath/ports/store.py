@@ -1,0 +1,17 @@
+"""Store: the four ports that one back end serves together, because its commits span them: jobs, what people do to
+them, who works on what, and endings. Chosen in bootstrap.py."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from swath.ports.endings import Endings
+from swath.ports.job_control import JobControl
+from swath.ports.job_store import JobStore
+from swath.ports.lease_book import LeaseBook
+
+__all__ = ["Store"]
+
+
+class Store(JobStore, JobControl, LeaseBook, Endings, Protocol):
+    """All parts of a store."""

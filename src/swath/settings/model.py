@@ -1,0 +1,103 @@
+"""Settings as values: which there are, and their defaults. Before: reading.py fills them in. After: bootstrap.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from swath.domain.proxy_products import ProxyType
+from swath.domain.secret import Secret
+from swath.proxies.setup import DEFAULT_URL, ZONED, Price, ProxySetup, Zone
+from swath.settings.places import Places, ResultsPlace, SqsPlace, StorePlace
+
+__all__ = ["AWS_LEASE_SECONDS", "Origin", "Reading", "Settings"]
+
+AWS_LEASE_SECONDS: Final = 30.0  # each renewal is a paid write, and a network may be slow for a while
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` is the folder of the embedded back end. The lengths of time are settable so that tests need not wait.
+
+    `store`, `queue` and `results` are as they were given; `places` says what follows from them.
+    """
+
+    data: Path = Path("swath-data")
+    store: StorePlace | None = None
+    queue: SqsPlace | None = None
+    results: ResultsPlace | None = None
+    scrapers: tuple[Path, ...] = ()
+    default_scraper: str | None = None
+    lease_seconds: float = 15.0
+    heartbeat_seconds: float = 5.0
+    grace_seconds: float = 30.0
+    standstill_seconds: float = 30.0
+    max_items: int = 256
+    log_level: str = "WARNING"
+    fsync: bool = False
+    sites: Path | None = None
+    allow_private: tuple[str, ...] = ()
+    demo_url: str = "http://127.0.0.1:8010"
+    robots_agent: str = "swath"
+    proxy_url: str = DEFAULT_URL
+    proxy_customer: str | None = None
+    proxy_ca_file: Path | None = None
+    proxy_datacenter_zone: str | None = None
+    proxy_datacenter_password: Secret | None = None
+    proxy_datacenter_price_per_gb: float | None = None
+    proxy_datacenter_price_per_1000: float | None = None
+    proxy_residential_zone: str | None = None
+    proxy_residential_password: Secret | None = None
+    proxy_residential_price_per_gb: float | None = None
+    proxy_residential_price_per_1000: float | None = None
+    proxy_web_unlocker_zone: str | None = None
+    proxy_web_unlocker_password: Secret | None = None
+    proxy_web_unlocker_price_per_gb: float | None = None
+    proxy_web_unlocker_price_per_1000: float | None = None
+    proxy_custom_urls: tuple[Secret, ...] = ()
+    proxy_custom_price_per_gb: float | None = None
+    proxy_custom_price_per_1000: float | None = None
+    proxy_cooldown_seconds: float = 30.0
+    proxy_recheck_seconds: float = 60.0
+
+    @property
+    def places(self) -> Places:
+        """Where store, queue and results are. Raises BadInput when the three do not go together."""
+        return Places.of(self.data, self.store, self.queue, self.results)
+
+    @property
+    def proxies(self) -> ProxySetup:
+        """What is set up of proxies, for proxies/ways.py."""
+
+        def of(tier: ProxyType, what: str) -> Any:
+            return getattr(self, f"proxy_{tier.value}_{what}")
+
+        priced = (*ZONED, ProxyType.CUSTOM)
+        return ProxySetup(
+            url=self.proxy_url,
+            customer=self.proxy_customer,
+            zones={tier: Zone(of(tier, "zone"), of(tier, "password")) for tier in ZONED},
+            ca_file=self.proxy_ca_file,
+            custom_urls=self.proxy_custom_urls,
+            prices={tier: Price(of(tier, "price_per_gb"), of(tier, "price_per_1000")) for tier in priced},
+            cooldown_seconds=self.proxy_cooldown_seconds,
+            recheck_seconds=self.proxy_recheck_seconds,
+        )
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a value came from: a variable, a file, or nowhere (a default). `name` is what messages call it."""
+
+    source: str
+    name: str
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings with the origin of each, by field. `unknown` are variables that look like ours and are not."""
+
+    settings: Settings
+    origins: Mapping[str, Origin]
+    file: Path | None
+    unknown: Mapping[str, str]

@@ -1,0 +1,183 @@
+"""Makes a value of what was written: the text of a variable, or a value of the file. Before: reading.py found it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from swath.domain.errors import BadInput
+from swath.domain.proxy_products import ProxyType
+from swath.domain.secret import MASK, Secret
+from swath.proxies.bright_data import check_url
+from swath.proxies.custom import parse_proxies
+from swath.proxies.setup import ZONED
+from swath.settings.places import ResultsPlace, SqsPlace, StorePlace, parse_queue, parse_results, parse_store
+
+__all__ = ["PARSERS", "masked"]
+
+_SECRET_NAME: Final = re.compile(r"PASS|SECRET|TOKEN|KEY|CREDENTIAL|AUTH|CUSTOM_URL", re.IGNORECASE)
+_SECRET_IN_URL: Final = re.compile(r"(?<=://)\S+(?=@)")
+_HOST_AND_PORT: Final = re.compile(r"([a-z0-9_]([a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\]):([1-9][0-9]{0,4})")
+
+
+def masked(name: str, value: str) -> str:
+    """A value as it may be shown: nothing of one whose name smells of a secret, no credentials of a URL."""
+    return MASK if _SECRET_NAME.search(name) else _SECRET_IN_URL.sub(MASK, value)
+
+
+def _path(given: object, name: str, folder: Path) -> Path:
+    """A relative path in a file counts from that file's folder."""
+    return folder / _text(given, name, folder)
+
+
+def _paths(given: object, name: str, folder: Path) -> tuple[Path, ...]:
+    if isinstance(given, str):
+        given = [part for part in given.split(os.pathsep) if part]
+    if not isinstance(given, list):
+        raise BadInput(f"{name} must be a list of folders, not {given!r}")
+    return tuple(_path(part, name, folder) for part in given)
+
+
+def _text(given: object, name: str, folder: Path) -> str:
+    del folder
+    if not isinstance(given, str) or not given:
+        raise BadInput(f"{name} must be text, not {given!r}")
+    if "\0" in given:
+        raise BadInput(f"{name} must be text without NUL characters, not {given!r}")
+    return given
+
+
+def _store(given: object, name: str, folder: Path) -> StorePlace:
+    return parse_store(_text(given, name, folder), name)
+
+
+def _queue(given: object, name: str, folder: Path) -> SqsPlace:
+    return parse_queue(_text(given, name, folder), name)
+
+
+def _results(given: object, name: str, folder: Path) -> ResultsPlace:
+    return parse_results(_text(given, name, folder), name)
+
+
+def _secret(given: object, name: str, folder: Path) -> Secret:
+    """Nothing of it is ever told."""
+    del folder
+    if not isinstance(given, str) or not given or not given.isprintable():
+        raise BadInput(f"{name} must be text on one line")
+    return Secret(given)
+
+
+def _proxy_urls(given: object, name: str, folder: Path) -> tuple[Secret, ...]:
+    if isinstance(given, str):
+        given = [part for part in re.split(r"[,\s]+", given) if part]
+    if not isinstance(given, list):
+        raise BadInput(f"{name} must be a list of addresses")
+    urls = tuple(_secret(part, name, folder) for part in given)
+    parse_proxies(urls, name)
+    return urls
+
+
+def _proxy_url(given: object, name: str, folder: Path) -> str:
+    url = _secret(given, name, folder).reveal()  # somebody may have put a password into it
+    check_url(url, name)
+    return url
+
+
+def _plain(given: object, name: str, folder: Path) -> str:
+    """A part of a user name."""
+    text = _text(given, name, folder)
+    if re.fullmatch(r"[A-Za-z0-9_.-]+", text) is None:
+        raise BadInput(f"{name} must be letters, digits, '_', '.' and '-' alone, not {given!r}")
+    return text
+
+
+def _hosts_and_ports(given: object, name: str, folder: Path) -> tuple[str, ...]:
+    if isinstance(given, str):
+        given = [part for part in re.split(r"[,\s]+", given) if part]
+    if not isinstance(given, list):
+        raise BadInput(f"{name} must be a list of host:port, not {given!r}")
+    parts = tuple(_text(part, name, folder).lower() for part in given)
+    for part in parts:
+        found = _HOST_AND_PORT.fullmatch(part)
+        if found is None or int(found[3]) > 65_535:
+            raise BadInput(f"{name} must be host:port, such as localhost:3000 or [::1]:3000, not {part!r}")
+    return parts
+
+
+def _site_url(given: object, name: str, folder: Path) -> str:
+    url = _text(given, name, folder).rstrip("/")
+    if re.fullmatch(r"https?://[^/\s@]+(/\S*)?", url) is None:
+        raise BadInput(f"{name} must be an address that begins with http:// or https://, not {masked(name, url)!r}")
+    return url
+
+
+def _price(given: object, name: str, folder: Path) -> float:
+    return 0.0 if str(given) == "0" else _seconds(given, name, folder)
+
+
+def _seconds(given: object, name: str, folder: Path) -> float:
+    del folder
+    try:
+        value = float(given) if isinstance(given, (str, int, float)) and not isinstance(given, bool) else 0.0
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise BadInput(f"{name} must be a number above 0, not {given!r}")
+    return value
+
+
+def _count(given: object, name: str, folder: Path) -> int:
+    value = _seconds(given, name, folder)
+    if not value.is_integer():
+        raise BadInput(f"{name} must be a whole number above 0, not {given!r}")
+    return int(value)
+
+
+def _level(given: object, name: str, folder: Path) -> str:
+    level = _text(given, name, folder).upper()
+    if level not in {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}:
+        raise BadInput(f"{name} must be debug, info, warning, error or critical, not {given!r}")
+    return level
+
+
+def _switch(given: object, name: str, folder: Path) -> bool:
+    del folder
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if str(given).lower() not in words:
+        raise BadInput(f"{name} must be 1 or 0, not {given!r}")
+    return words[str(given).lower()]
+
+
+PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
+    "data": _path,
+    "store": _store,
+    "queue": _queue,
+    "results": _results,
+    "scrapers": _paths,
+    "default_scraper": _text,
+    "lease_seconds": _seconds,
+    "heartbeat_seconds": _seconds,
+    "grace_seconds": _seconds,
+    "standstill_seconds": _seconds,
+    "max_items": _count,
+    "log_level": _level,
+    "fsync": _switch,
+    "sites": _path,
+    "allow_private": _hosts_and_ports,
+    "demo_url": _site_url,
+    "robots_agent": _text,
+    "proxy_url": _proxy_url,
+    "proxy_customer": _plain,
+    "proxy_ca_file": _path,
+    **{f"proxy_{tier.value}_zone": _plain for tier in ZONED},
+    **{f"proxy_{tier.value}_password": _secret for tier in ZONED},
+    "proxy_custom_urls": _proxy_urls,
+    **{
+        f"proxy_{tier.value}_price_per_{unit}": _price for tier in (*ZONED, ProxyType.CUSTOM) for unit in ("gb", "1000")
+    },
+    "proxy_cooldown_seconds": _seconds,
+    "proxy_recheck_seconds": _seconds,
+}

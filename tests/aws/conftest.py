@@ -1,0 +1,57 @@
+"""Fixtures of all tests on AWS: one set of real servers for the whole run, and names of their own for every test."""
+
+import itertools
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from swath.backends.aws.client import AwsClients
+from swath.backends.aws.setup import make_table
+from swath.backends.aws.table import Table
+from swath.testing.aws_servers import Endpoints, Shared, shared_servers
+from swath.testing.aws_servers.endpoints import DISTURBING
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def aws_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """The servers, started by the first test of the run that asks for them and shared by all its processes."""
+    own = tmp_path_factory.getbasetemp()
+    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with shared_servers(folder) as shared:
+        yield shared
+
+
+@pytest.fixture
+def aws(aws_servers: Shared, monkeypatch: pytest.MonkeyPatch) -> Endpoints:
+    """Where they are. The environment of the test leads there, so clients need nothing else."""
+    for name in DISTURBING:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in aws_servers.endpoints.environment.items():
+        monkeypatch.setenv(name, value)
+    return aws_servers.endpoints
+
+
+@pytest.fixture
+def aws_name(aws: Endpoints) -> str:
+    """A name that no other test has, for a table, a queue or a prefix."""
+    return f"swath-{os.getpid()}-{next(_numbers)}-{secrets.token_hex(3)}"
+
+
+@pytest.fixture
+async def clients(aws: Endpoints) -> AsyncIterator[AwsClients]:
+    """Clients on the loop of the test."""
+    clients = AwsClients()
+    yield clients
+    await clients.close()
+
+
+@pytest.fixture
+async def table(clients: AwsClients, aws_name: str) -> AsyncIterator[Table]:
+    """An empty table, gone after the test."""
+    await make_table(clients, aws_name)
+    yield Table(clients, aws_name)
+    await clients.call("dynamodb", "delete_table", TableName=aws_name)

@@ -1,0 +1,82 @@
+"""A fleet on a fake clock: hosts whose clocks differ, and a table that takes its time. Hours of pacing cost nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from swath.backends.aws.rows import ABSENT, ANY, Delete, Key, Put, Row
+from swath.backends.aws.site_book import AwsSiteBook
+from swath.testing.clock import FakeClock
+
+__all__ = ["HostClock", "SlowTable", "host_book"]
+
+T = TypeVar("T")
+
+
+class HostClock:
+    """The clock of one host: started at another time, and its wall clock wrong by `skew_seconds`."""
+
+    def __init__(self, true: FakeClock, boot_seconds: float, skew_seconds: float = 0.0) -> None:
+        self._true = true
+        self._boot_seconds = boot_seconds
+        self._skew_seconds = skew_seconds
+
+    def now(self) -> float:
+        return self._true.now() + self._skew_seconds
+
+    def boot(self) -> float:
+        return self._true.boot() + self._boot_seconds
+
+    async def sleep(self, seconds: float) -> None:
+        await self._true.sleep(seconds)
+
+
+class SlowTable:
+    """As much of Table as a site book uses. A request takes effect in the middle of its time."""
+
+    def __init__(self, clock: FakeClock, round_trip_seconds: float) -> None:
+        self._clock = clock
+        self.round_trip_seconds = round_trip_seconds
+        self._rows: dict[Key, Row] = {}
+        self.requests: Counter[str] = Counter()
+
+    async def get(self, *keys: Key) -> dict[Key, Row]:
+        await self._on_the_way()
+        self.requests["read"] += len(keys)
+        found = {key: self._rows[key] for key in keys if key in self._rows}
+        await self._on_the_way()
+        return found
+
+    async def commit(self, *changes: Put | Delete) -> bool:
+        await self._on_the_way()
+        self.requests["write"] += len(changes)
+        made = all(self._holds(change) for change in changes)
+        self.requests["conflict"] += not made
+        for change in changes if made else ():
+            assert isinstance(change, Put)
+            self._rows[change.key] = Row(change.key, change.body, change.version)
+        await self._on_the_way()
+        return made
+
+    def _holds(self, change: Put | Delete) -> bool:
+        if isinstance(change, Delete) or change.expected is ANY:
+            return True
+        stored = self._rows.get(change.key)
+        return (ABSENT if stored is None else stored.version) == change.expected
+
+    async def _on_the_way(self) -> None:
+        await self._clock.sleep(self.round_trip_seconds / 2)
+
+
+class _Bridge:
+    """All of it is on one loop."""
+
+    async def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await make()
+
+
+def host_book(table: SlowTable, clock: HostClock) -> AwsSiteBook:
+    """The book of one process on that host."""
+    return AwsSiteBook(_Bridge(), table, clock)  # type: ignore[arg-type]  # they have what a book uses

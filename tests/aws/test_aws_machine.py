@@ -1,0 +1,48 @@
+"""Property 45, and with it property 37, on the store in DynamoDB. SWATH_TEST_PROFILE=deep searches much longer."""
+
+import asyncio
+import itertools
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from swath.testing.aws_servers import Endpoints
+from swath.testing.clock import FakeClock
+from swath.testing.contracts import LEASE_SECONDS, Kill, Store, StoreMachine, machine_settings
+from tests.aws.stores import Line, Stores, killer
+
+EXAMPLES = 50
+
+_numbers = itertools.count()
+
+
+class AwsMachine(StoreMachine):
+    line: Line  # set by the test
+
+    def make_store(self, clock: FakeClock) -> tuple[Store, Kill]:
+        self.folder = tempfile.TemporaryDirectory()
+        self.stores = Stores(self.line, f"machine-{os.getpid()}-{next(_numbers)}")
+        asyncio.run(self.stores.make())
+        store = self.stores.open(Path(self.folder.name), clock, lease_seconds=LEASE_SECONDS)
+        return store, killer(store)
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            asyncio.run(self.stores.close())
+            self.folder.cleanup()
+
+
+@pytest.mark.req("Z1", "Q3", "J3", "J4", "J5", "S1", "S3", "S4", "S6", "W5")
+@pytest.mark.timeout(3600)
+def test_the_aws_store_driven_at_random_keeps_its_promises(aws: Endpoints) -> None:
+    profile = os.environ.get("SWATH_TEST_PROFILE", "fast")
+    AwsMachine.line = Line()
+    try:
+        run_state_machine_as_test(AwsMachine, settings=machine_settings(profile, examples=EXAMPLES))
+    finally:
+        AwsMachine.line.close()

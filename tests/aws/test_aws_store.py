@@ -1,0 +1,110 @@
+"""The store on DynamoDB keeps the contracts of all parts of the store. What only it promises is in the files beside."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from swath.backends.aws.store import AwsStore
+from swath.testing.clock import FakeClock
+from swath.testing.contracts import (
+    DurableStoreContract,
+    EndingsContract,
+    JobControlContract,
+    JobStoreContract,
+    Kill,
+    LeaseBookContract,
+    Reopen,
+)
+from swath.testing.contracts.orders import Store, begun, claimed, policy, ready
+from tests.aws.stores import Line, Stores, killer, stores_on
+
+
+@pytest.fixture(scope="module")
+def line() -> Iterator[Line]:
+    line = Line()
+    yield line
+    line.close()
+
+
+class AwsFixtures:
+    @pytest.fixture
+    def clock(self) -> FakeClock:
+        return FakeClock()
+
+    @pytest.fixture
+    async def stores(self, line: Line, aws_name: str) -> AsyncIterator[Stores]:
+        async with stores_on(line, aws_name) as stores:
+            yield stores
+
+    @pytest.fixture
+    async def store(self, stores: Stores, clock: FakeClock, tmp_path: Path) -> AwsStore:
+        return stores.open(tmp_path, clock)
+
+    @pytest.fixture
+    def kill(self, store: AwsStore) -> Kill:
+        return killer(store)
+
+    @pytest.fixture
+    def reopen(self, stores: Stores, clock: FakeClock, tmp_path: Path) -> Reopen:
+        async def open_again() -> AwsStore:
+            return stores.open(tmp_path, clock)
+
+        return open_again
+
+
+@pytest.mark.req("Q1", "Q3", "J2", "J6", "J7")
+class TestJobStore(AwsFixtures, JobStoreContract):
+    pass
+
+
+@pytest.mark.req("Q1", "Q3", "J5", "S1")
+class TestJobControl(AwsFixtures, JobControlContract):
+    pass
+
+
+@pytest.mark.req("Q1", "Q3", "J3", "J4", "S1", "S3", "S4", "S6", "Z1")
+class TestLeaseBook(AwsFixtures, LeaseBookContract):
+    async def test_releasing_an_unknown_fence_does_nothing(self, store: Store) -> None:
+        """As in the suite, but that what was leased before is no longer marked as never leased."""
+        await ready(store)
+        lease = await claimed(store)
+        await store.release(lease.worker_id, lease.fence + 1)
+        await store.release("somebody else", lease.fence)
+        assert lease.fence in await store.renew(lease.worker_id, [lease.fence])
+        await store.release(lease.worker_id, lease.fence)
+        await store.release(lease.worker_id, lease.fence)
+        again = await claimed(store)
+        assert [(item.seq, item.item_id) for item in again.items] == [(item.seq, item.item_id) for item in lease.items]
+        assert [item.first for item in lease.items + again.items] == [True] * len(lease.items) + [False] * len(
+            again.items
+        )
+
+
+@pytest.mark.req("Q1", "Q3", "J4", "J5", "Z1")
+class TestEndings(AwsFixtures, EndingsContract):
+    pass
+
+
+@pytest.mark.req("Q3", "J2", "Z1")
+class TestDurableStore(AwsFixtures, DurableStoreContract):
+    async def test_nothing_begins_after_another_process_has_stopped_the_job(self, store: Store, reopen: Reopen) -> None:
+        """As in the suite, but that a word to the table comes between: `begin` says nothing over the network."""
+        await ready(store, items=40)
+        lease = await claimed(store)
+        other = await reopen()
+        begun(store, lease, 1)
+        await other.pause("job")
+        await store.renew(lease.worker_id, [lease.fence])
+        assert not store.begin(lease, 2)
+        await other.resume("job")
+        await store.renew(lease.worker_id, [lease.fence])
+        begun(store, lease, 2)
+        await other.change_policy("job", policy(3))
+        await store.renew(lease.worker_id, [lease.fence])
+        assert not store.begin(lease, 3)
+        further = await claimed(store)
+        begun(store, further, further.items[0].seq)
+        await other.cancel("job")
+        await store.renew(further.worker_id, [further.fence])
+        assert not store.begin(further, further.items[1].seq)

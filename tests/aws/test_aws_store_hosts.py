@@ -1,0 +1,192 @@
+"""Workers on several hosts: folders stand for hosts, because processes of one host see each other's lock files."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from swath.backends.aws.back import DEATHS
+from swath.backends.aws.store import AwsStore
+from swath.domain.attempt import HandedBack
+from swath.domain.failure import FailureKind
+from swath.domain.job import Counts
+from swath.domain.lease import POISON_CRASHES, Directive, Report
+from swath.domain.transitions import JobState
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.orders import begun, claim_all, claimed, finished, listing, policy, ready, success
+from tests.aws.stores import Line, Stores, killer, stores_on
+
+LEASE_SECONDS = 30.0
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(scope="module")
+def line() -> Iterator[Line]:
+    line = Line()
+    yield line
+    line.close()
+
+
+@pytest.fixture
+async def stores(line: Line, aws_name: str) -> AsyncIterator[Stores]:
+    async with stores_on(line, aws_name) as stores:
+        yield stores
+
+
+@pytest.fixture
+def here(stores: Stores, clock: FakeClock, tmp_path: Path) -> AwsStore:
+    return stores.open(tmp_path / "here", clock, lease_seconds=LEASE_SECONDS)
+
+
+@pytest.fixture
+def there(stores: Stores, clock: FakeClock, tmp_path: Path) -> AwsStore:
+    return stores.open(tmp_path / "there", clock, lease_seconds=LEASE_SECONDS)
+
+
+async def suspects(store: AwsStore) -> list[int]:
+    return [seq for seq, record in (await listing(store)).items() if record.suspect]
+
+
+@pytest.mark.req("W5", "Z1", "Q3")
+async def test_a_worker_of_another_host_is_dead_when_its_lease_is_over_and_not_before(
+    here: AwsStore, there: AwsStore, clock: FakeClock
+) -> None:
+    await ready(here, items=4)
+    lease = await claimed(there)
+    killer(there)("worker")
+    clock.advance(LEASE_SECONDS - 1)
+    assert await here.rescue("cleaner") == []
+    clock.advance(1)
+    (rescued,) = await here.rescue("cleaner")
+    assert (rescued.fence, rescued.dead, rescued.returned) == (lease.fence, False, len(lease.items))
+
+
+@pytest.mark.req("S6", "Q3")
+async def test_of_a_worker_of_another_host_what_it_last_reported_to_run_is_suspected(
+    here: AwsStore, there: AwsStore, clock: FakeClock
+) -> None:
+    await ready(here, items=6)
+    lease = await claimed(there)
+    begun(there, lease, 1, 2, 3)
+    await finished(there, lease, report=Report(ceiling=3, demand=3, queued=(2,), begun=(1,)))
+    clock.advance(LEASE_SECONDS)
+    await here.rescue("cleaner")
+    assert await suspects(here) == [1, 2]
+
+
+@pytest.mark.req("S6", "Q3")
+async def test_poison_ends_although_no_notes_of_it_are_left(
+    stores: Stores, here: AwsStore, clock: FakeClock, tmp_path: Path
+) -> None:
+    """Each worker dies, on a host of its own, before it has reported anything but what ran alone."""
+    await ready(here, items=1)
+    for deaths in range(DEATHS + 1 + POISON_CRASHES):
+        host = stores.open(tmp_path / f"host-{deaths}", clock, lease_seconds=LEASE_SECONDS)
+        lease = await claimed(host, f"worker-{deaths}")
+        begun(host, lease, 1)
+        assert lease.alone == (deaths > DEATHS)
+        if lease.alone:
+            await finished(host, lease, report=Report(ceiling=1, demand=1, begun=(1,)))
+        clock.advance(LEASE_SECONDS)
+        for rescued in await here.rescue("cleaner"):
+            await here.release("cleaner", rescued.fence)
+    record = await here.item("job", "1")
+    assert record.failure is not None
+    assert record.failure.kind is FailureKind.POISON
+
+
+@pytest.mark.req("S6", "Q3")
+async def test_an_item_that_is_handed_back_in_between_is_no_suspect(
+    stores: Stores, here: AwsStore, clock: FakeClock, tmp_path: Path
+) -> None:
+    await ready(here, items=1)
+    for n in range(2 * DEATHS + 2):
+        host = stores.open(tmp_path / f"host-{n}", clock, lease_seconds=LEASE_SECONDS)
+        lease = await claimed(host, f"worker-{n}")
+        assert not lease.alone
+        if n % 2:
+            await finished(host, lease, handed_back=[HandedBack(seq=1)])
+            await host.release(f"worker-{n}", lease.fence)
+        else:
+            clock.advance(LEASE_SECONDS)
+            for rescued in await here.rescue("cleaner"):
+                await here.release("cleaner", rescued.fence)
+    assert await suspects(here) == []
+
+
+@pytest.mark.req("Z1", "Q3", "W5")
+async def test_a_worker_that_slept_through_its_lease_changes_nothing(
+    here: AwsStore, there: AwsStore, clock: FakeClock
+) -> None:
+    """Its process believes in the head as it left it; the table does not."""
+    await ready(here, items=4)
+    lost = await claimed(there)
+    clock.advance(LEASE_SECONDS)
+    await here.rescue("cleaner")
+    again = await claimed(here, "cleaner")
+    grant = await finished(there, lost, [success(1), success(2)])
+    assert (grant.directive, grant.accepted) == (Directive.LOST, frozenset())
+    assert not there.begin(lost, 3)
+    assert (await finished(here, again, [success(1)])).accepted == {1}
+    assert (await here.status("job")).counts == Counts(success=1, pending=3, total=4)
+
+
+@pytest.mark.req("S1", "Q3")
+async def test_workers_of_another_host_hear_of_a_word_with_their_next_commit(
+    here: AwsStore, there: AwsStore, clock: FakeClock
+) -> None:
+    await ready(here, items=20)
+    lease = await claimed(there)
+    await here.pause("job")
+    assert (await finished(there, lease, [success(1)])).directive is Directive.STOP
+    assert not there.begin(lease, 2)
+    await here.resume("job")
+    assert (await there.renew("worker", [lease.fence]))[lease.fence] is Directive.GO_ON
+    assert there.begin(lease, 2)
+    await here.change_policy("job", policy(2))
+    assert (await there.renew("worker", [lease.fence]))[lease.fence] is Directive.STOP
+
+
+@pytest.mark.req("S1", "Q3")
+async def test_a_word_that_seems_to_change_nothing_is_compared_with_the_table(here: AwsStore, there: AwsStore) -> None:
+    """A process that is alone on a job trusts its own copy of the head, but never to refuse or to do nothing."""
+    await ready(here, items=20)
+    await claimed(there)
+    await there.pause("job")
+    await here.resume("job")
+    assert (await there.pause("job")).state is JobState.PAUSED
+    assert (await here.status("job")).state is JobState.PAUSED
+
+
+@pytest.mark.req("W5", "Z1", "S1", "Q3")
+async def test_many_workers_on_many_hosts_end_each_item_once(stores: Stores, clock: FakeClock, tmp_path: Path) -> None:
+    """All at once on one job, so that most changes find that somebody was faster."""
+    hosts = [stores.open(tmp_path / f"host-{n}", clock, lease_seconds=LEASE_SECONDS) for n in range(4)]
+    await ready(hosts[0], items=200, limit=16)
+    accepted: list[int] = []
+
+    async def work(store: AwsStore, worker_id: str) -> None:
+        for _ in range(100):
+            lease = await store.claim(worker_id)
+            if lease is None:
+                if not (await store.status("job")).counts.remaining:
+                    return
+                await asyncio.sleep(0.01)
+                continue
+            seqs = [item.seq for item in lease.items]
+            for part in (seqs[: len(seqs) // 2], seqs[len(seqs) // 2 :]):
+                grant = await finished(
+                    store, lease, [success(seq) for seq in part], report=Report(ceiling=0, demand=len(seqs))
+                )
+                accepted.extend(grant.accepted)
+            await store.release(worker_id, lease.fence)
+
+    await asyncio.gather(*(work(store, f"w{n}") for n, store in enumerate(hosts)))
+    assert sorted(accepted) == list(range(1, 201))
+    assert (await hosts[0].status("job")).counts == Counts(success=200, total=200)
+    assert await claim_all(hosts[1]) == []

@@ -1,0 +1,103 @@
+"""What AWS answers in place of a result is sorted: what may pass, what a person must mend, what is an answer."""
+
+from typing import Any
+
+import pytest
+from botocore import exceptions as boto
+
+from swath.backends.aws.errors import NoQueue, NoTable, declined, is_passing, maybe_done, translated
+from swath.domain.errors import BadInput, StoreUnavailable, SwathError, UserError
+from swath.domain.job import WaitingFor
+
+
+def refused(code: str, message: str = "why", status: int = 400, **more: Any) -> boto.ClientError:
+    said: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}, **more}
+    return boto.ClientError(said, "PutItem")
+
+
+PASSING = [
+    (refused("ThrottlingException"), False),
+    (refused("ProvisionedThroughputExceededException"), False),
+    (refused("RequestLimitExceeded"), False),
+    (refused("RequestThrottled"), False),
+    (refused("SlowDown", status=503), False),
+    (refused("TransactionConflictException"), False),
+    (refused("TransactionInProgressException"), False),
+    (refused("InternalServerError", status=500), True),
+    (refused("Unheard", status=502), True),
+    (refused("Unheard", status=429), False),
+    (refused("TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}]), False),
+    (refused("TransactionCanceledException", CancellationReasons=[{"Code": "ThrottlingError"}]), False),
+    (boto.EndpointConnectionError(endpoint_url="http://there"), False),
+    (boto.ConnectTimeoutError(endpoint_url="http://there"), False),
+    (boto.ReadTimeoutError(endpoint_url="http://there"), True),
+    (boto.ConnectionClosedError(endpoint_url="http://there"), True),
+    (boto.IncompleteReadError(actual_bytes=1, expected_bytes=2), True),
+    (TimeoutError(), True),
+    (ConnectionResetError(), True),
+]
+
+
+@pytest.mark.req("Q3", "Z9")
+@pytest.mark.parametrize(("error", "in_doubt"), PASSING, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(("service", "waiting_for"), [("dynamodb", WaitingFor.STORE), ("sqs", WaitingFor.QUEUE)])
+def test_trouble_that_may_pass_says_what_is_waited_for(
+    error: Exception, in_doubt: bool, service: str, waiting_for: WaitingFor
+) -> None:
+    assert is_passing(error)
+    assert declined(error) is None
+    assert maybe_done(error) is in_doubt
+    told = translated(service, "put_item", {}, "eu-west-1", error)
+    assert isinstance(told, StoreUnavailable)
+    assert told.waiting_for is waiting_for
+
+
+MISTAKES: list[tuple[Exception, type[SwathError], str]] = [
+    (boto.NoCredentialsError(), UserError, "AWS_ACCESS_KEY_ID"),
+    (
+        boto.PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"),
+        UserError,
+        "AWS_SECRET_ACCESS_KEY",
+    ),
+    (boto.NoRegionError(), UserError, "AWS_DEFAULT_REGION"),
+    (boto.ProfileNotFound(profile="gone"), UserError, "gone"),
+    (refused("UnrecognizedClientException"), UserError, "check them"),
+    (refused("ExpiredTokenException"), UserError, "credentials"),
+    (refused("AccessDeniedException", "not authorized to perform: dynamodb:PutItem"), UserError, "dynamodb:PutItem"),
+    (refused("InvalidSignatureException", "Signature expired: 1 is now earlier than 2"), UserError, "clock"),
+    (refused("RequestTimeTooSkewed"), UserError, "clock"),
+    (refused("ResourceNotFoundException"), NoTable, "'jobs' in region eu-west-1; `swath aws init`"),
+    (refused("QueueDoesNotExist"), NoQueue, "swath aws init"),
+    (refused("AWS.SimpleQueueService.NonExistentQueue"), NoQueue, "swath aws init"),
+    (refused("ValidationException", "Item size has exceeded the maximum allowed size"), BadInput, "size"),
+    (refused("ValidationException", "Invalid table/index name. Names must be"), BadInput, "'jobs' cannot be the name"),
+    (refused("ValidationException", "no such\nthing"), SwathError, "no such thing"),
+]
+
+
+@pytest.mark.req("Q3", "Z5")
+@pytest.mark.parametrize(("error", "kind", "told"), MISTAKES, ids=lambda value: getattr(value, "__name__", None))
+def test_a_mistake_is_told_in_one_line_that_says_what_to_do(
+    error: Exception, kind: type[SwathError], told: str
+) -> None:
+    assert not is_passing(error)
+    found = translated("dynamodb", "put_item", {"TableName": "jobs"}, "eu-west-1", error)
+    assert type(found) is kind
+    assert told in str(found)
+    assert "\n" not in str(found)
+
+
+@pytest.mark.req("Z1")
+def test_a_condition_that_did_not_hold_is_an_answer_and_no_trouble() -> None:
+    for error in (
+        refused("ConditionalCheckFailedException"),
+        refused(
+            "TransactionCanceledException", CancellationReasons=[{"Code": "None"}, {"Code": "ConditionalCheckFailed"}]
+        ),
+        refused(
+            "TransactionCanceledException",
+            CancellationReasons=[{"Code": "TransactionConflict"}, {"Code": "ConditionalCheckFailed"}],
+        ),
+    ):
+        assert declined(error) is not None
+        assert not is_passing(error)

@@ -1,0 +1,136 @@
+"""What a fleet on AWS costs that has nothing to do, and how soon it has something to do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from swath import HttpScraper, Input, WebSession
+from swath import scraper as declare
+from swath.backends.aws.client import AwsClients
+from swath.backends.aws.fleet import Fleet, Names, open_fleet
+from swath.backends.aws.setup import QueueNames, drop_queues, drop_table, make_queues, make_table
+from swath.backends.clock import SystemClock
+from swath.backends.memory.results import MemoryResults
+from swath.domain.item import Item
+from swath.domain.job import Job
+from swath.domain.transitions import JobState
+from swath.pipeline.dispatch.announce import announce
+from swath.pipeline.dispatch.sweeper import Sweeper
+from swath.pipeline.execute.parts import Parts, WorkerOptions
+from swath.pipeline.execute.worker import Worker
+from swath.pipeline.finish.deletion import Remover
+from swath.pipeline.finish.ending import Finisher
+from swath.ports.job_store import Batch
+from swath.testing.network import open_network
+
+LEASE_SECONDS = 30.0
+MEASURED_SECONDS = 10.0
+
+
+class In(Input):
+    """Nothing is asked for."""
+
+
+@declare("idle", version="1")
+class Scraper(HttpScraper):
+    """Does nothing, at once."""
+
+    Input = In
+
+    async def fetch(self, item: In, web: WebSession) -> None:
+        """Fetches nothing."""
+
+
+@pytest_asyncio.fixture
+async def names(clients: AwsClients, aws_name: str) -> AsyncIterator[Names]:
+    await make_table(clients, aws_name)
+    await make_queues(clients, QueueNames.of(aws_name), LEASE_SECONDS)
+    yield Names(table=aws_name, queue=aws_name)
+    await drop_queues(clients, QueueNames.of(aws_name))
+    await drop_table(clients, aws_name)
+
+
+@asynccontextmanager
+async def _working(names: Names, folder: Path, worker_id: str, storage: MemoryResults) -> AsyncIterator[Fleet]:
+    """A worker as bootstrap.py sets it for AWS."""
+    clock, registry, transport = SystemClock(), SimpleNamespace(get=lambda *_: Scraper()), None
+    anything: Any = (registry, transport)
+    async with open_fleet(names, folder, clock, LEASE_SECONDS) as fleet:
+        store = fleet.store
+        worker = Worker(
+            Parts(
+                book=store,
+                queue=fleet.queue,
+                storage=storage,
+                clock=clock,
+                registry=anything[0],
+                sites=fleet.sites,
+                network=open_network(anything[1], clock),
+                finisher=Finisher(store, store, storage, clock, worker_id),
+                remover=Remover(store, storage, clock, worker_id),
+                sweeper=Sweeper(store, fleet.queue, fleet.leader(worker_id), clock),
+            ),
+            WorkerOptions(
+                worker_id=worker_id,
+                heartbeat_seconds=10.0,
+                housekeeping_seconds=2.0,
+                spare_seconds=LEASE_SECONDS / 2,
+                group_seconds=0.5,
+                busy_seconds=1.0,
+            ),
+        )
+        stop = asyncio.Event()
+        running = asyncio.create_task(worker.run(stop))
+        try:
+            yield fleet
+        finally:
+            stop.set()
+            await asyncio.wait_for(running, 10)
+
+
+def _requests(fleet: Fleet) -> Counter[str]:
+    return sum((Counter(meter.requests) for meter in fleet.meters), Counter())
+
+
+@pytest.mark.req("Q3", "W1")
+async def test_an_idle_fleet_costs_next_to_nothing_and_wakes_at_once(names: Names, tmp_path: Path) -> None:
+    storage = MemoryResults()
+    async with (
+        _working(names, tmp_path / "a", "leader", storage) as leader,
+        _working(names, tmp_path / "b", "spare", storage) as spare,
+    ):
+        await asyncio.sleep(3)  # both have looked around and found nothing
+        before = [_requests(fleet) for fleet in (leader, spare)]
+        await asyncio.sleep(MEASURED_SECONDS)
+        used = [_requests(fleet) - known for fleet, known in zip((leader, spare), before, strict=True)]
+        a_minute = sorted(counted.total() * 60 / MEASURED_SECONDS for counted in used)
+        assert a_minute[0] <= 42, used  # six at the queue, and now and then a look at the store
+        assert a_minute[1] <= 180, used  # one of the fleet looks after everything
+
+        status = await _ordered(leader)
+        begun = time.monotonic()
+        await announce(leader.queue, SystemClock(), status)
+        while (await leader.store.status("j")).state is JobState.PENDING:
+            await asyncio.sleep(0.02)
+        assert time.monotonic() - begun < 3  # a tenth of a second, on a machine that does nothing else
+        async with asyncio.timeout(20):
+            while not (await leader.store.status("j")).state.terminal:
+                await asyncio.sleep(0.1)
+        assert (await leader.store.status("j")).counts.success == 3
+
+
+async def _ordered(fleet: Fleet) -> Any:
+    await fleet.store.submit(Job(job_id="j", scraper_id="idle"))
+    items = tuple(Item(n, str(n), {}) for n in (1, 2, 3))
+    await fleet.store.load("j", Batch(0, 1, 3, "d", items))
+    return await fleet.store.seal("j", 1)
