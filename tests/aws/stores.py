@@ -23,7 +23,7 @@ class Line:
 
     def __init__(self) -> None:
         self.bridge = Bridge()
-        self.clients = AwsClients(patience_seconds=5.0)
+        self.clients = AwsClients(attempt_seconds=20.0, patience_seconds=60.0)  # of a busy machine
 
     def close(self) -> None:
         asyncio.run(self.bridge.run(self.clients.close))
@@ -54,7 +54,9 @@ class Stores:
         intercept: Intercept | None = None,
     ) -> AwsStore:
         """A store as another process would have it, closed at the end."""
-        clients = self._shared if intercept is None else AwsClients(patience_seconds=5.0, intercept=intercept)
+        clients = self._shared
+        if intercept is not None:
+            clients = AwsClients(attempt_seconds=20.0, patience_seconds=5.0, intercept=intercept)
         store = AwsStore.open(self.bridge, clients, self.name, folder, clock, lease_seconds, look_seconds=look_seconds)
         self._opened.append(store)
         self._clients[store] = clients

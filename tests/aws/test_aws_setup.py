@@ -18,7 +18,10 @@ from swath.testing.aws_servers import Endpoints
 from tests.acceptance.conftest import SWATH
 from tests.aws.commands_shell import AwsShell
 
-pytestmark = pytest.mark.req("Q3")
+pytestmark = [
+    pytest.mark.req("Q3"),
+    pytest.mark.timeout(240),  # each starts many processes, on a machine that may be busy with others
+]
 
 
 @pytest.fixture

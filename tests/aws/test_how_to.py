@@ -22,6 +22,7 @@ def run(tmp_path: Path, aws: Endpoints) -> Iterator[PageRun]:
         page_run.end()
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.req("G1", "Q3", "Q4")
 @pytest.mark.parametrize("page", ON_AWS)
 def test_every_block_of_a_page_on_aws_works_as_shown(page: str, run: PageRun) -> None:

@@ -44,7 +44,7 @@ class TestMemoryLeader(LeaderContract):
         return lambda worker_id: MemoryLeader(shared, clock, worker_id, LEAD_SECONDS)
 
 
-@pytest.mark.req("Q2")
+@pytest.mark.req("Q1", "Q2")
 async def test_a_queue_that_polls_never_lets_a_worker_wait_for_long() -> None:
     clock = SystemClock()
     queue = PollingQueue(clock, poll_seconds=0.01)

@@ -39,8 +39,9 @@ class Rest:
         self._spent: set[str] = set()
 
     def over(self) -> None:
-        """Something was claimed."""
+        """Something was claimed: nobody waits at the queue any more, whether it is back or not."""
         self._rests = 0
+        self._waits.over(_QUEUE)
 
     def spend(self, held: Collection[str]) -> None:
         """Nothing more is to be had: of the jobs that were hinted at, only those `held` are still worked on here."""
