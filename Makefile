@@ -14,7 +14,7 @@ WORKERS ?= 2
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing bench bench-site lock clean
+.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing fleet bench bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -57,6 +57,12 @@ fairness: $(VENV)/.dev ## Measure how evenly worker processes share one store, a
 
 pacing: $(VENV)/.dev ## Measure at the site that rates and concurrency are kept, with kills (ARGS="--processes 4")
 	@$(BIN)/python -m swath.testing.pacing $(ARGS)
+
+fleet: $(VENV)/.dev servers ## Measure jobs on the local AWS servers: cost, throughput, slots, a large load (ARGS="--help")
+	@$(BIN)/python -m swath.testing.fleet $(ARGS)
+
+simulate: $(VENV)/.dev ## Simulate a fleet of 1,000 workers and a million items on a fake clock (ARGS="--short" for the small form)
+	@$(BIN)/python -m swath.testing.simulation $(ARGS)
 
 bench: $(VENV)/.dev $(PEERS)/.installed ## Swath, Scrapy, Crawlee and a script on the same pages (ARGS="--help" for its options)
 	@$(BIN)/python -m swath.testing.bench $(ARGS)

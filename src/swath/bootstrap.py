@@ -93,15 +93,19 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[Services]:
-    """What the settings name: store, queue, results, and the site policies. The back end is chosen by URL (Q4)."""
+async def open_services(settings: Settings, *, only_looks: bool = False) -> AsyncIterator[Services]:
+    """What the settings name: store, queue, results, and the site policies. The back end is chosen by URL (Q4).
+
+    Who only looks is told soon when AWS does not answer.
+    """
+    patience_seconds = LOOK_SECONDS if only_looks else PATIENCE_SECONDS
     clock, places = SystemClock(), settings.places
     directory = make_directory(settings)
     if places.uses_aws:
         require_aws()
     async with AsyncExitStack() as stack:
         if isinstance(places.store, DynamoPlace):
-            back_end = await _open_aws(stack, settings, places.store, clock)
+            back_end = await _open_aws(stack, settings, places.store, clock, patience_seconds=patience_seconds)
         else:
             back_end = _open_embedded(stack, settings, places.store, clock)
         storage = _open_results(stack, settings, clock)

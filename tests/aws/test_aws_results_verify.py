@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from swath.backends.aws.object_names import tombstone
 from swath.backends.aws.results import S3Results
 from swath.backends.memory.site_book import MemorySiteBook
 from swath.backends.memory.store import MemoryStore
@@ -147,7 +148,7 @@ async def test_an_ending_settles_a_room_that_was_left_and_keeps_what_had_won_in_
 
 
 @pytest.mark.req("J6", "R1")
-async def test_a_deleted_job_leaves_no_object(
+async def test_a_deleted_job_leaves_nothing_but_a_nameless_tombstone(
     store: MemoryStore, storage: S3Results, clock: FakeClock, aws: Endpoints, aws_name: str
 ) -> None:
     await run(store, storage, IDS, every_kind)
@@ -157,4 +158,6 @@ async def test_a_deleted_job_leaves_no_object(
     await store.delete("job")
     assert await Remover(store, results(aws, aws_name), clock, "remover").run_once() == "job"
     left = [path async for page in storage._objects.pages("") for path in page]  # the bucket itself
-    assert left == []
+    assert left == [tombstone("job")]
+    assert "job" not in left[0]
+    assert await storage._objects.get(left[0]) == b""

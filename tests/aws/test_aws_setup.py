@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from swath.backends.aws.bucket import Bucket, drop_results
 from swath.backends.aws.client import Answer, AwsClients, Send
 from swath.backends.aws.setup import QueueNames, keep_backups, make_table
 from swath.testing.aws_servers import Endpoints
@@ -108,7 +109,17 @@ async def test_a_table_of_somebody_else_is_left_alone(shell: AwsShell, clients: 
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
     )
-    assert "somebody else's" in shell.refused("aws", "init")
+    for words in (("aws", "init"), ("jobs", "list"), ("aws", "destroy", "--yes", shell.name, "--results")):
+        assert "somebody else's" in shell.refused(*words)
+    assert shell.json("aws", "status", code=1)["table"]["state"] == "foreign"
+    await clients.call("dynamodb", "describe_table", TableName=shell.name)
+
+
+async def test_unfinished_uploads_go_with_the_results(shell: AwsShell, clients: AwsClients, aws: Endpoints) -> None:
+    place = Bucket(aws.bucket, shell.name)
+    await clients.call("s3", "create_multipart_upload", Bucket=place.name, Key=place.key("half"))
+    assert "1 unfinished" in (await drop_results(clients, place)).what
+    assert (await drop_results(clients, place)).what == "nothing was there"
 
 
 async def test_a_bucket_is_made_only_when_asked_for(shell: AwsShell, clients: AwsClients) -> None:

@@ -1,12 +1,13 @@
 """What AWS answers in place of a result is sorted: what may pass, what a person must mend, what is an answer."""
 
+import ssl
 from typing import Any
 
 import pytest
 from botocore import exceptions as boto
 
 from swath.backends.aws.errors import NoQueue, NoTable, declined, is_passing, maybe_done, translated
-from swath.domain.errors import BadInput, StoreUnavailable, SwathError, UserError
+from swath.domain.errors import BadInput, Conflict, StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 
 
@@ -59,8 +60,13 @@ MISTAKES: list[tuple[Exception, type[SwathError], str]] = [
         UserError,
         "AWS_SECRET_ACCESS_KEY",
     ),
-    (boto.NoRegionError(), UserError, "AWS_DEFAULT_REGION"),
-    (boto.ProfileNotFound(profile="gone"), UserError, "gone"),
+    (
+        boto.NoRegionError(),
+        UserError,
+        "; set AWS_DEFAULT_REGION, or name it in the URL: SWATH_STORE=dynamodb://TABLE?re",
+    ),
+    (boto.ProfileNotFound(profile="gone"), UserError, "(gone) could not be found; correct AWS_PROFILE"),
+    (ValueError("Invalid endpoint: foo"), UserError, "Invalid endpoint: foo; correct AWS_ENDPOINT_URL_DYNAMODB or"),
     (refused("UnrecognizedClientException"), UserError, "check them"),
     (refused("ExpiredTokenException"), UserError, "credentials"),
     (refused("AccessDeniedException", "not authorized to perform: dynamodb:PutItem"), UserError, "dynamodb:PutItem"),
@@ -71,6 +77,8 @@ MISTAKES: list[tuple[Exception, type[SwathError], str]] = [
     (refused("AWS.SimpleQueueService.NonExistentQueue"), NoQueue, "swath aws init"),
     (refused("ValidationException", "Item size has exceeded the maximum allowed size"), BadInput, "size"),
     (refused("ValidationException", "Invalid table/index name. Names must be"), BadInput, "'jobs' cannot be the name"),
+    (refused("ValidationException", "Query condition missed key schema element: id"), Conflict, "is somebody else's"),
+    (refused("ValidationException", "The provided key element does not match the schema"), Conflict, "'jobs' is some"),
     (refused("ValidationException", "no such\nthing"), SwathError, "no such thing"),
 ]
 
@@ -85,6 +93,12 @@ def test_a_mistake_is_told_in_one_line_that_says_what_to_do(
     assert type(found) is kind
     assert told in str(found)
     assert "\n" not in str(found)
+
+
+@pytest.mark.req("Z5")
+def test_a_certificate_that_does_not_hold_is_no_wrong_endpoint() -> None:
+    found = translated("dynamodb", "put_item", {}, "eu-west-1", ssl.SSLCertVerificationError("self-signed"))
+    assert isinstance(found, StoreUnavailable)  # though Python makes it a ValueError
 
 
 @pytest.mark.req("Z1")

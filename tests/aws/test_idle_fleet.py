@@ -18,7 +18,7 @@ from swath import HttpScraper, Input, WebSession
 from swath import scraper as declare
 from swath.backends.aws.client import AwsClients
 from swath.backends.aws.fleet import Fleet, Names, open_fleet
-from swath.backends.aws.setup import QueueNames, drop_queues, drop_table, make_queues, make_table
+from swath.backends.aws.setup import QueueNames, drop_queue, drop_table, make_queues, make_table
 from swath.backends.clock import SystemClock
 from swath.backends.memory.results import MemoryResults
 from swath.domain.item import Item
@@ -56,7 +56,8 @@ async def names(clients: AwsClients, aws_name: str) -> AsyncIterator[Names]:
     await make_table(clients, aws_name)
     await make_queues(clients, QueueNames.of(aws_name), LEASE_SECONDS)
     yield Names(table=aws_name, queue=aws_name)
-    await drop_queues(clients, QueueNames.of(aws_name))
+    for name in QueueNames.of(aws_name).all:
+        await drop_queue(clients, name)
     await drop_table(clients, aws_name)
 
 

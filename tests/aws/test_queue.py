@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from swath.backends.aws.bridge import Bridge
 from swath.backends.aws.client import Answer, AwsClients, Send
 from swath.backends.aws.leader import DynamoLeader
 from swath.backends.aws.queue import SqsQueue
-from swath.backends.aws.setup import QueueNames, drop_queues, drop_table, make_queues, make_table
+from swath.backends.aws.setup import QueueNames, drop_queue, drop_table, make_queues, make_table
 from swath.backends.aws.table import Table
 from swath.backends.aws.time import SharedTime
 from swath.backends.clock import SystemClock
@@ -67,7 +68,8 @@ class Sqs:
         await self.bridge.run(lambda: make_queues(self.clients, self.names, HINT_LEASE_SECONDS))
 
     async def drop(self) -> None:
-        await self.bridge.run(lambda: drop_queues(self.clients, self.names))
+        for name in self.names.all:
+            await self.bridge.run(partial(drop_queue, self.clients, name))
 
     async def put(self, body: str) -> None:
         found = await self.bridge.run(lambda: self.clients.call("sqs", "get_queue_url", QueueName=self.names.main))

@@ -26,3 +26,9 @@ class TestFolderResults(ResultStorageContract):
         storage = FolderResults(tmp_path)
         yield storage
         await storage.close()
+
+    @pytest.fixture
+    async def sleeper(self, tmp_path: Path, storage: FolderResults) -> AsyncIterator[FolderResults]:
+        sleeper = FolderResults(tmp_path)
+        yield sleeper
+        await sleeper.close()

@@ -10,7 +10,7 @@ from tests.docs.pages import ON_AWS, PAGES, ROOT, Block, Mark, blocks_of
 from tests.docs.shell import PageRun, demo_site, matches
 
 # What a test cannot do here: set up the environment that it runs in, or serve on a port that may be taken.
-NOT_RUN = 5
+NOT_RUN = 6
 
 
 @pytest.fixture(scope="module")

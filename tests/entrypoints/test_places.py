@@ -123,6 +123,10 @@ def test_leases_on_aws_are_longer_unless_somebody_said_how_long() -> None:
         ({"results": "s3://bucket/../b"}, ["prefix"]),
         ({"results": "file://host/share"}, ["three slashes"]),
         ({"results": "ftp://host/x"}, ["file:// or s3://"]),
+        ({"results": "s3://bucket/ä#?x"}, ["cannot be used", "'#'", "leave it out"]),
+        ({"results": "s3://bucket/a?x"}, ["cannot be used", "?region=NAME alone"]),
+        ({"results": "s3://bucket/a?&"}, ["?region=NAME alone"]),
+        ({"results": "file:///srv/a#b"}, ["'#'", "%23"]),
     ],
 )
 def test_what_makes_no_sense_is_said_in_one_line(variables: dict[str, str], expected: list[str]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath.backends.memory.site_book import MemorySiteBook
-from swath.domain.errors import StoreUnavailable
+from swath.domain.errors import LeaseLost, StoreUnavailable, UserError
 from swath.domain.job import WaitingFor
 from swath.ports.site_book import SHARE_SECONDS, Ask, Terms
 from swath.sites.directory import Site
@@ -349,6 +349,22 @@ async def test_closing_gives_up_all_shares(clock: FakeClock, book: Book) -> None
     await pacer.close()
     assert (await book.states())["county"].open_requests == 0
     assert clock.sleeping == 0 or all(task is asyncio.current_task() for task in asyncio.all_tasks())
+
+
+async def test_nothing_is_left_behind_by_what_outlives_the_end(clock: FakeClock, book: Book) -> None:
+    async def gone(worker_ids: object) -> None:
+        raise UserError("there is no table")
+
+    book.forget = gone  # type: ignore[method-assign]
+    pacer, where = Pacer(book, clock, "w"), site()
+    permit = await pacer.acquire(where)
+    await pacer.close()
+    permit.release()
+    pacer.slow_down(where, clock.boot())
+    with pytest.raises(LeaseLost):
+        await pacer.acquire(where)
+    await settle()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def _job_site(name: str = "county") -> Site:

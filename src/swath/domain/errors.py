@@ -80,6 +80,13 @@ class Conflict(UserError):
         finish = shlex.join(["swath", "jobs", "delete", job_id, "--yes"])
         return cls(f"job {job_id!r} is being deleted, which workers finish, or `{finish}`")
 
+    @classmethod
+    def other_length(cls, job_id: str, rows: int, given: int | None) -> Conflict:
+        """Of the `rows` that it was loaded with, the first `given` came again and no more; None: more came."""
+        told = "this file has more" if given is None else f"this file ends after {given:,} rows"
+        first = rows + 1 if given is None else given + 1
+        return cls(f"job {job_id!r} was loaded with other items: it has {rows:,} rows, and {told}", first)
+
 
 class StoreUnavailable(SwathError):
     """The store cannot answer now (locked, full, gone); nothing was changed. `waiting_for` is what has to come back."""
@@ -90,7 +97,12 @@ class StoreUnavailable(SwathError):
 
 
 class StoreDamaged(SwathError):
-    """A row of the store cannot be read: somebody edited it, or the disk did."""
+    """A row of the store cannot be read or written: somebody edited it, or the disk did. `job_id` is whose it is, where
+    that is known: all other jobs can go on."""
+
+    def __init__(self, message: str, job_id: str | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
 
 
 class LeaseLost(SwathError):

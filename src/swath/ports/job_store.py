@@ -66,7 +66,8 @@ class JobStore(Protocol):
     async def seal(self, job_id: str, batches: int) -> JobStatus:
         """Closes the load: `loading` → `pending`; a job sealed before is returned as it stands.
 
-        Raises BadInput when it has no items, Conflict when it was loaded with another number of batches.
+        Raises BadInput when it has no items, Conflict when it was loaded with another number of batches,
+        naming how many rows it has, how many these batches have, and the first row that only one of them has.
         """
         ...
 

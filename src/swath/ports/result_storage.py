@@ -22,7 +22,8 @@ class StagedItem(msgspec.Struct, frozen=True):
     """The files of one item by name (already safe, see domain/keys.py), to be stored together.
 
     `first` says that no lease ever held the item before, in this generation or an earlier one: then plain keys,
-    `items/{item}/{name}`, can belong to nobody else. It must never be said of two leases.
+    `items/{item}/{name}`, can belong to nobody else. It must never be said of two leases of a job; whether a deleted
+    job had the same id is for the storage to know.
     """
 
     item_id: str
@@ -77,7 +78,10 @@ class ResultStorage(Protocol):
         ...
 
     async def clear(self, job_id: str) -> None:
-        """Removes everything of the job, staged and published. Can be repeated; may take long for many files."""
+        """Removes everything of the job, staged and published. Can be repeated; may take long for many files.
+
+        Whatever leases of it do later, what leases of a job ordered anew under the id have staged stays as it is.
+        """
         ...
 
     def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:

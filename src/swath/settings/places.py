@@ -177,14 +177,17 @@ def _split(url: str, name: str, schemes: Mapping[str, object] | tuple[str, ...])
         raise BadInput(f"{name} must not carry credentials; AWS's own variables and files hold them")
     try:
         parts = urlsplit(url)
-        asked = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     except ValueError:
         raise BadInput(f"{name} is no URL: {url!r}; it begins with {known}") from None
-    if parts.scheme not in schemes or parts.fragment:
+    if parts.scheme not in schemes:
         raise BadInput(f"{name} must begin with {known}, not {url!r}")
     on_disk = url.startswith(_ON_DISK)
+    if "#" in url:
+        cure = "write it as %23" if on_disk else "leave it out"
+        raise BadInput(f"{name} cannot be used: {url!r}; nothing after a '#' would count: {cure}")
+    asked = dict(parse_qsl(parts.query, keep_blank_values=True))
     region = None if on_disk else asked.pop("region", None)
-    if asked or (region is not None and _REGION.fullmatch(region) is None):
+    if asked or (parts.query and _REGION.fullmatch(region or "") is None):
         may = "no options" if on_disk else "?region=NAME alone, such as ?region=us-east-1"
         raise BadInput(f"{name} cannot be used: {url!r}; {parts.scheme}:// takes {may}")
     return _Parts(url, name, parts.scheme, parts.netloc, unquote(parts.path), region)

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from swath.domain.errors import SiteHeld, StoreUnavailable
+from swath.domain.errors import SiteHeld, StoreUnavailable, UserError
 from swath.domain.site_circuit import CircuitState, SiteCircuit, open_until
 from swath.ports.clock import Clock
 from swath.ports.site_book import SiteBook
@@ -128,7 +128,7 @@ class SiteCircuits:
         if told:
             try:
                 await self._book.record(ticket.site.name, ticket.site.policy.breaker, told, ticket.epoch)
-            except StoreUnavailable:
+            except (StoreUnavailable, UserError):  # the worker meets the latter too, and says so
                 outcomes.kept = [*told, *outcomes.kept][-ticket.site.policy.breaker.window :]
         if outcomes.writing is asyncio.current_task():
             outcomes.writing = None

@@ -78,6 +78,7 @@ class Lane:
         self._complaint: float | None = None
         self._halved_from = 0.0
         self._talk: asyncio.Task[None] | None = None
+        self._closed = False
         self._next_instant = Alarm(desk.clock, self._pump)
         self._next_word = Alarm(desk.clock, self._pump)
 
@@ -115,7 +116,8 @@ class Lane:
         self._pump()
 
     def close(self) -> None:
-        """Lets nobody through any more."""
+        """Lets nobody through any more. A permit that is released later leaves no task behind."""
+        self._closed = True
         self._next_instant.off()
         self._next_word.off()
         if self._talk is not None:
@@ -160,6 +162,8 @@ class Lane:
 
     def _plan(self, now: float) -> None:
         """Sees to it that somebody comes back when there is something to do."""
+        if self._closed:
+            return
         at = self._instants.next_at()
         if at is not None and self._waiters and self._share.has_room(now):
             self._next_instant.at(at)

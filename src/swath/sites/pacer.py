@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from swath.domain.bucket import LATE_SECONDS
-from swath.domain.errors import StoreUnavailable
+from swath.domain.errors import LeaseLost, StoreUnavailable, UserError
 from swath.ports.clock import Clock
 from swath.ports.site_book import Ask, SiteBook
 from swath.sites.directory import Site
@@ -46,6 +46,7 @@ class Pacer:
         self._lanes: dict[str, Lane] = {}
         self._turns: dict[tuple[str, str], _Turn] = {}
         self._orders = itertools.count()
+        self._closed = False
 
     async def acquire(self, site: Site, *, rate: float | None = None, job: tuple[str, float] | None = None) -> Permit:
         """Waits for a slot and an instant of the site; the request is to be sent at once.
@@ -61,14 +62,16 @@ class Pacer:
 
     def slow_down(self, site: Site, sent_at: float) -> None:
         """The site answered 429 or 503 to a request that was sent at `sent_at`, on the boot clock."""
-        self._lane_of(site).complain(sent_at)
+        if not self._closed:
+            self._lane_of(site).complain(sent_at)
 
     async def close(self) -> None:
-        """Gives up every share. To be called when no request is open any more."""
+        """Gives up every share. What still runs, because its scraper does not stop, reaches no site any more."""
+        self._closed = True
         for lane in self._lanes.values():
             lane.close()
         self._lanes.clear()
-        with contextlib.suppress(StoreUnavailable):  # then they run out
+        with contextlib.suppress(StoreUnavailable, UserError):  # then they run out, or the book is gone
             await self._desk.book.forget({self._desk.worker_id})
 
     async def _as_the_job_likes(self, site: Site, rate: float | None, job_id: str, job_rate: float) -> Permit:
@@ -99,6 +102,8 @@ class Pacer:
         return self._lane(site.name, lambda: _terms_of(site), rate)
 
     def _lane(self, name: str, terms: Callable[[], Ask], rate: float | None) -> Lane:
+        if self._closed:
+            raise LeaseLost("this worker has stopped")
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = Lane(name, self._desk, terms(), partial(self._lanes.__delitem__, name))

@@ -116,8 +116,11 @@ def _environment(folder: Path, plan: SlotPlan, url: str, aws: Mapping[str, str] 
 
 
 async def _must(environment: Mapping[str, str], *arguments: str) -> None:
-    if await (await _start(environment, COMMAND, *arguments)).wait():
-        raise SystemExit(f"swath {' '.join(arguments)}: failed")
+    pipe = asyncio.subprocess.PIPE
+    done = await asyncio.create_subprocess_exec(*COMMAND, *arguments, env=environment, stdout=pipe, stderr=pipe)
+    said = b"".join(await done.communicate()).decode()
+    if done.returncode:
+        raise SystemExit(f"swath {' '.join(arguments)}: exit code {done.returncode}\n{said}")
 
 
 async def _start(environment: Mapping[str, str], command: Sequence[str], *arguments: str) -> asyncio.subprocess.Process:

@@ -166,7 +166,7 @@ async def test_the_same_job_again_is_answered_as_it_stands(store: MemoryStore, s
     [
         (table(0, 1, 2, 3, "x", 5, 6, 7), "row 5 "),
         (table(0, 1, 2, 3, 4, 5, 6), "row 8 "),
-        (table(0, 1, 2, 3, 4, 5), "batches"),
+        (table(0, 1, 2, 3, 4, 5), "ends after 6 rows"),
         (table(0, 1, 2, 3, 4, 5, 6, 7, 8), "row 9 "),
         (table(0, 1, 2, 3, 4, 5, 6, 7).replace("4,x", "4,y"), "row 5 "),
         (table(0, 1, 2, 3, 4, 5, 6, 7, 8, 9), "row 9 |nothing can be added"),
@@ -325,3 +325,19 @@ def test_an_item_carries_the_number_of_its_row() -> None:
     (checked,) = batches.checked_batches(given("parcel_id\n1\n2\n"), CHECKER)
     assert checked.batch.items == (Item(1, "1", {"parcel_id": "1"}), Item(2, "2", {"parcel_id": "2"}))
     assert checked.lines == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (6, r"it has 8 rows, and this file ends after 6 rows \(line 7\); give another --job-id$"),
+        (7, r"row 8 differs.* \(the file ends on line 8\); give another --job-id$"),
+    ],
+    ids=["between two batches", "within a batch"],
+)
+async def test_a_shorter_file_is_told_with_the_line_where_it_ends(
+    store: MemoryStore, small_batches: None, rows: int, told: str
+) -> None:
+    await load(store, JOB, given(table(*range(1, 9))), CHECKER)
+    with pytest.raises(Conflict, match=told):
+        await load(store, JOB, given(table(*range(1, rows + 1))), CHECKER)

@@ -1,8 +1,8 @@
 """Items that came back unfinished: what earlier leases did to them, and when each may be handed out again.
 
-They wait in buckets of a few seconds, in rows that are only ever added or taken away; the head counts them. While a
-lease holds such items, what is known of them is in a row of that lease. Written by finishing.py, leases.py and
-rescue.py; taken by claims.py and endings.py.
+They wait in buckets of a few seconds, each kind in rows of its own, so that none hides another; the head counts them.
+While a lease holds such items, what is known of them is in a row of that lease. Written by finishing.py, leases.py
+and rescue.py; taken by claims.py and endings.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from swath.backends.aws.head import Head, Waiting
-from swath.backends.aws.layout import HELD, back_key, back_partition, held_key, in_parts
-from swath.backends.aws.rows import Delete, Key, Put
+from swath.backends.aws.layout import HELD, PART_BYTES, Kind, back_key, back_partition, back_range, held_key, in_parts
+from swath.backends.aws.rows import Delete, Key, Put, Row, Written
 from swath.backends.aws.table import Table
 from swath.domain.attempt import Attempt, HandedBack, Tries
 
@@ -29,15 +29,19 @@ __all__ = [
     "accused",
     "add_back",
     "all_known",
-    "bucket_of",
     "carried",
     "carry",
+    "place_of",
     "read_bucket",
+    "size_of",
 ]
 
 BUCKET_SECONDS: Final = 5
 ROWS: Final = 40  # of a bucket that are looked at by one change
 DEATHS: Final = 2  # so many may be chance; with one more the item is a suspect
+_REST_BYTES: Final = 2_500_000  # of rows from which one change takes items, as a transaction has 4 MB
+_HELD_BYTES: Final = 330_000  # of what is known of the items of a lease, compressed, as a row has 400 KB
+_SMALL_BYTES: Final = 3_000  # what is known of an item is hardly ever more; then it is not compressed to find out
 
 
 class Back(msgspec.Struct, frozen=True, array_like=True):
@@ -56,6 +60,13 @@ class Back(msgspec.Struct, frozen=True, array_like=True):
         """Whether no attempt at it is known."""
         return not self.suspect and not self.attempts and self.tries == Tries()
 
+    @property
+    def kind(self) -> Kind:
+        """Which of the rows of its bucket it is in."""
+        if self.suspect:
+            return Kind.SUSPECT
+        return Kind.UNTRIED if self.never_began else Kind.BEGUN
+
     def after(self, handed: HandedBack, due: float) -> Back:
         """With what its worker says; a suspect that was tried and killed nobody is none any more."""
         tried = (handed.tries, handed.attempts) != (self.tries, self.attempts)
@@ -72,33 +83,38 @@ def accused(item: Back, *, crashed: bool) -> Back:
     return Back(item.seq, 0.0, tries, item.attempts, suspect=True)
 
 
-def bucket_of(due: float) -> int:
-    """The bucket in which an item waits."""
-    return int(due // BUCKET_SECONDS) * BUCKET_SECONDS
+def place_of(item: Back) -> tuple[int, Kind]:
+    """The bucket and the kind: items with the same ones can be in one row."""
+    return int(item.due // BUCKET_SECONDS) * BUCKET_SECONDS, item.kind
+
+
+def size_of(item: Back) -> int:
+    """Bytes that it adds to a row, before that is compressed."""
+    return len(_encoder.encode(item))
 
 
 def add_back(head: Head, items: Iterable[Back]) -> list[Put]:
     """Lets items wait, and takes those that never began out of what the circuit has released."""
-    buckets: dict[int, list[object]] = {}
+    places: dict[tuple[int, Kind], list[object]] = {}
     untried = 0
     for item in items:
-        buckets.setdefault(bucket_of(item.due), []).append(item)
+        places.setdefault(place_of(item), []).append(item)
         untried += item.never_began
         _count(head, item, 1)
     head.circuit = msgspec.structs.replace(head.circuit, released=head.circuit.released - untried)
     return [
-        Put(back_key(head.number, bucket, secrets.token_hex(6)), body)
-        for bucket, waiting in buckets.items()
+        Put(back_key(head.number, bucket, kind, secrets.token_hex(6)), body)
+        for (bucket, kind), waiting in places.items()
         for _, body in in_parts(_encoder, waiting)
     ]
 
 
 def _count(head: Head, item: Back, by: int) -> None:
-    bucket = bucket_of(item.due)
+    bucket, kind = place_of(item)
     waiting = head.waiting.setdefault(bucket, Waiting())
-    if item.suspect:
+    if kind is Kind.SUSPECT:
         waiting.suspects += by
-    elif item.never_began:
+    elif kind is Kind.UNTRIED:
         waiting.untried += by
     else:
         waiting.begun += by
@@ -111,12 +127,15 @@ class Taken:
 
     def __init__(self) -> None:
         self._rows: dict[Key, list[Back]] = {}
-        self._places: dict[int, Key] = {}
+        self._sizes: dict[Key, int] = {}
+        self._keys: dict[int, Key] = {}
 
-    def add(self, key: Key, items: list[Back]) -> None:
+    def add(self, row: Row) -> None:
         """One row as it was read."""
-        self._rows[key] = items
-        self._places.update(dict.fromkeys((item.seq for item in items), key))
+        items = _decoder.decode(row.body)
+        self._rows[row.key] = items
+        self._sizes[row.key] = len(row.body)
+        self._keys.update(dict.fromkeys((item.seq for item in items), row.key))
 
     @property
     def items(self) -> list[Back]:
@@ -129,28 +148,70 @@ class Taken:
         """How many rows were read."""
         return len(self._rows)
 
+    def in_one_commit(self, items: Iterable[Back]) -> list[Back]:
+        """The first of these that one lease can take: what is left in their rows is written once more, and what is
+        known of them has to fit into the one row of the lease. Always at least one."""
+        chosen: list[Back] = []
+        touched: set[Key] = set()
+        rest_bytes, held_bytes = _REST_BYTES, _HELD_BYTES
+        for item in items:
+            key = self._keys[item.seq]
+            rest_bytes -= 0 if key in touched else self._sizes[key]
+            held_bytes -= _held_bytes(key, item)
+            if chosen and min(rest_bytes, held_bytes) < 0:
+                break
+            touched.add(key)
+            chosen.append(item)
+        return chosen
+
     def take(self, head: Head, taken: Iterable[Back]) -> list[Put | Delete]:
-        """Counts these out, and says what has to be written for it."""
-        gone: dict[Key, set[int]] = {}
+        """Counts these out, and says what has to be written for it. What is left of small rows becomes one."""
+        gone: set[int] = set()
+        touched: dict[str, dict[Key, None]] = {}
         for item in taken:
-            gone.setdefault(self._places[item.seq], set()).add(item.seq)
+            gone.add(item.seq)
+            key = self._keys[item.seq]
+            touched.setdefault(key.s.rpartition("#")[0], {})[key] = None
             _count(head, item, -1)
-        return [self._rest(key, seqs) for key, seqs in gone.items()]
+        return [change for keys in touched.values() for change in self._rest(keys, gone)]
 
-    def _rest(self, key: Key, gone: set[int]) -> Put | Delete:
-        left = [item for item in self._rows[key] if item.seq not in gone]
-        return Put(key, _encoder.encode(left)) if left else Delete(key)
+    def _rest(self, keys: Iterable[Key], gone: Collection[int]) -> Iterable[Put | Delete]:
+        """Of rows of one place."""
+        merged: dict[Key, list[Back]] = {}
+        into, into_bytes = None, 0
+        for key in keys:
+            left = [item for item in self._rows[key] if item.seq not in gone]
+            left_bytes = sum(map(size_of, left))
+            if not left:
+                yield Delete(key)
+            elif into is not None and into_bytes + left_bytes <= PART_BYTES:
+                yield Delete(key)
+                merged[into] += left
+                into_bytes += left_bytes
+            else:
+                into, into_bytes = key, left_bytes
+                merged[key] = left
+        for key, items in merged.items():
+            yield Put(key, _encoder.encode(items))
 
 
-async def read_bucket(table: Table, number: int, bucket: int, into: Taken, rows: int = ROWS) -> None:
-    """Adds what waits in a bucket; if it is very full only a part of it, always the same."""
-    first, last = back_key(number, bucket, ""), back_key(number, bucket, "~")
+def _held_bytes(key: Key, item: Back) -> int:
+    size_bytes = size_of(item)
+    return size_bytes if size_bytes <= _SMALL_BYTES else Written(Put(key, _encoder.encode([item]))).size_bytes
+
+
+async def read_bucket(
+    table: Table, number: int, bucket: int, into: Taken, rows: int = ROWS, kinds: Collection[Kind] = tuple(Kind)
+) -> None:
+    """Adds what waits in a bucket, of these kinds, which are next to each other; if it is very full only a part of it,
+    always the same."""
+    first, last = back_range(number, bucket, min(kinds), max(kinds))
     async for row in table.query(first.p, first.s, last.s, limit=max(1, rows - into.rows)):
-        into.add(row.key, _decoder.decode(row.body))
+        into.add(row)
 
 
 def carry(number: int, fence: int, items: Collection[Back]) -> list[Put]:
-    """The row of a lease that holds items which came back before."""
+    """The row of a lease that holds items which came back before, no more of them than `in_one_commit` lets through."""
     known = [item for item in items if not item.never_began or item.deaths]
     return [Put(held_key(number, fence), _encoder.encode(known))] if known else []
 

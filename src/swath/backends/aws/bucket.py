@@ -5,6 +5,7 @@ Beside: setup.py, which makes table and queues, and results storage itself, whic
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +18,6 @@ from swath.domain.errors import SwathError, UserError
 __all__ = ["Bucket", "NoBucket", "drop_results", "make_bucket", "try_bucket"]
 
 _PROBE: Final = ".swath-check"
-_DELETE_BATCH: Final = 1_000
 _NO_BUCKET: Final = frozenset({"NoSuchBucket", "404"})
 _ELSEWHERE: Final = frozenset({
     "301",
@@ -69,26 +69,66 @@ async def try_bucket(clients: AwsClients, bucket: Bucket) -> Done:
 
 
 async def drop_results(clients: AwsClients, bucket: Bucket) -> Done:
-    """Removes every object under the prefix; the bucket stays. Raises UserError for a whole bucket."""
+    """Removes every object and unfinished upload under the prefix; the bucket stays.
+
+    Raises UserError for a whole bucket, and, when all that can be removed is, for objects that S3 does not let go.
+    """
     if not bucket.prefix:
         raise UserError(f"{bucket.url} has no prefix, so all of the bucket would be removed; empty it by other means")
-    removed, more = 0, True
-    while more:
-        page = await _s3(clients, bucket, "list_objects_v2", Prefix=f"{bucket.prefix}/", MaxKeys=_DELETE_BATCH)
+    uploads = await _abort_uploads(clients, bucket)
+    removed = 0
+    refused: list[dict[str, Any]] = []
+    async for page in _pages(clients, bucket, "list_objects_v2", {"NextContinuationToken": "ContinuationToken"}):
         keys = [{"Key": one["Key"]} for one in page.get("Contents", ())]
-        more = bool(keys)
-        if more:
-            await _s3(clients, bucket, "delete_objects", Delete={"Objects": keys, "Quiet": True})
-        removed += len(keys)
-    return Done("results", bucket.url, f"{removed:,} objects are gone")
+        if keys:
+            answer = await _s3(clients, bucket, "delete_objects", Delete={"Objects": keys, "Quiet": True})
+            kept = answer.get("Errors", ())
+            removed += len(keys) - len(kept)
+            refused += kept
+            if len(kept) == len(keys):  # most likely all of them are refused, however many there are
+                break
+    if refused:
+        first = f"{refused[0].get('Code')}: {refused[0].get('Key')}"
+        raise UserError(f"S3 does not let {bucket.url} be removed: {first}; {removed:,} objects are gone")
+    if not removed and not uploads:
+        return Done("results", bucket.url, "nothing was there", changed=False)
+    more = f", and {uploads:,} unfinished uploads" if uploads else ""
+    return Done("results", bucket.url, f"{removed:,} objects are gone{more}")
+
+
+async def _abort_uploads(clients: AwsClients, bucket: Bucket) -> int:
+    """Parts of an upload that nobody ended are in no listing of objects, and are paid for until somebody aborts it."""
+    count = 0
+    markers = {"NextKeyMarker": "KeyMarker", "NextUploadIdMarker": "UploadIdMarker"}
+    async for page in _pages(clients, bucket, "list_multipart_uploads", markers):
+        for one in page.get("Uploads", ()):
+            try:
+                await _s3(clients, bucket, "abort_multipart_upload", Key=one["Key"], UploadId=one["UploadId"])
+                count += 1
+            except SwathError as error:
+                if _code(error) != "NoSuchUpload":  # which was ended or aborted meanwhile
+                    raise
+    return count
+
+
+async def _pages(
+    clients: AwsClients, bucket: Bucket, operation: str, markers: Mapping[str, str]
+) -> AsyncIterator[dict[str, Any]]:
+    """All pages of a listing under the prefix. `markers`: what a page tells, and how the next is asked for by it."""
+    after: dict[str, Any] = {}
+    while True:
+        page = await _s3(clients, bucket, operation, Prefix=f"{bucket.prefix}/", **after)
+        yield page
+        after = {asked: page[told] for told, asked in markers.items() if page.get(told)}
+        if not page.get("IsTruncated") or not after:
+            return
 
 
 async def _s3(clients: AwsClients, bucket: Bucket, operation: str, **params: Any) -> dict[str, Any]:
     try:
         return await clients.call("s3", operation, Bucket=bucket.name, **params)
     except SwathError as error:
-        cause: Any = error.__cause__
-        code = str(getattr(cause, "response", {}).get("Error", {}).get("Code", ""))
+        code = _code(error)
         if code in _NO_BUCKET:
             told = "`swath aws init --create-bucket` makes it, or correct SWATH_RESULTS"
             raise NoBucket(f"there is no bucket {bucket.name!r}; {told}") from error
@@ -98,3 +138,8 @@ async def _s3(clients: AwsClients, bucket: Bucket, operation: str, **params: Any
         if code == "403":
             raise UserError(f"these credentials may not use the bucket {bucket.name!r}; check their policy") from error
         raise
+
+
+def _code(error: SwathError) -> str:
+    cause: Any = error.__cause__
+    return str(getattr(cause, "response", {}).get("Error", {}).get("Code", ""))

@@ -15,11 +15,11 @@ from swath.backends.aws import shares
 from swath.backends.aws.back import ROWS, Back, Taken, carry, read_bucket
 from swath.backends.aws.chunks import MAX_CHUNKS
 from swath.backends.aws.due import Due, due_buckets, due_now
-from swath.backends.aws.head import Head, Right
+from swath.backends.aws.head import Head, Right, Waiting
 from swath.backends.aws.heads import Change, unchanged
-from swath.backends.aws.layout import chunk_of
+from swath.backends.aws.layout import Kind, chunk_of
 from swath.backends.aws.ledger import Granted, Ledger
-from swath.domain.errors import StoreDamaged, UnknownName
+from swath.domain.errors import BadInput, StoreDamaged, UnknownName
 from swath.domain.item import Item
 from swath.domain.job import Job
 from swath.domain.lease import Lease, LeasedItem, lease_size
@@ -89,7 +89,9 @@ async def _claim_of(ledger: Ledger, worker_id: str, job_id: str, granted: Grante
         if not due.claimable:
             return unchanged(None)
         chosen = await _choose(ledger, head, order, worker_id, due)
-        if not chosen.came_back and not chosen.fresh:  # it is hidden behind too many rows of what must wait
+        if (
+            not chosen.came_back and not chosen.fresh
+        ):  # for a few seconds it may be behind too many rows of what must wait
             return unchanged(None)
         return _hand_out(ledger, head, order, _To(worker_id, granted), chosen)
 
@@ -97,6 +99,8 @@ async def _claim_of(ledger: Ledger, worker_id: str, job_id: str, granted: Grante
         return await ledger.heads.change(job_id, decide)
     except UnknownName:
         return None
+    except (BadInput, StoreDamaged, ValueError) as error:  # who knows of which job it is can go on with the others
+        raise StoreDamaged(str(error), job_id) from error
 
 
 class _Chosen(NamedTuple):
@@ -116,11 +120,12 @@ async def _choose(ledger: Ledger, head: Head, order: Job, worker_id: str, due: D
     most = due.unbegun if due.most is None else due.most
     taken, came_back = Taken(), list[Back]()
     for bucket in due_buckets(head, shared):
-        if due.suspects and not head.waiting[bucket].suspects:
+        kinds = _kinds(head.waiting[bucket], due, most)
+        if not kinds:
             continue
-        await read_bucket(ledger.table, head.number, bucket, taken)
-        free = [item for item in taken.items if item.due <= shared and item.suspect == bool(due.suspects)]
-        came_back = _next(free, wanted, most)
+        await read_bucket(ledger.table, head.number, bucket, taken, kinds=kinds)
+        free = [item for item in taken.items if item.due <= shared]
+        came_back = taken.in_one_commit(_next(free, wanted, most))
         if len(came_back) == wanted or taken.rows >= ROWS:
             break
     most -= sum(item.never_began for item in came_back)
@@ -130,6 +135,14 @@ async def _choose(ledger: Ledger, head: Head, order: Job, worker_id: str, due: D
     fresh = [item for item in fresh if chunk_of(item.seq) in near]
     inputs = await ledger.chunks.items(head, [item.seq for item in came_back])
     return _Chosen(came_back, fresh, inputs, taken)
+
+
+def _kinds(waiting: Waiting, due: Due, most: int) -> list[Kind]:
+    """What of a bucket may be handed out now; there may be any number of rows of what may not."""
+    if due.suspects:
+        return [Kind.SUSPECT] if waiting.suspects else []
+    begun = [Kind.BEGUN] if waiting.begun else []
+    return begun + ([Kind.UNTRIED] if waiting.untried and most > 0 else [])
 
 
 def _next(free: list[Back], wanted: int, most: int) -> list[Back]:

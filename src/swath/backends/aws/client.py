@@ -18,6 +18,7 @@ from botocore.loaders import Loader
 
 from swath.backends.aws.errors import TROUBLE, declined, is_passing, maybe_done, translated
 from swath.backends.aws.meter import Meter
+from swath.backends.aws.setting_errors import check_port
 
 __all__ = ["Answer", "AwsClients", "Intercept", "backoff"]
 
@@ -138,7 +139,7 @@ class AwsClients:
                 async with asyncio.timeout(_OPEN_SECONDS), self._opening:
                     if service not in self._clients:
                         self._clients[service] = await self._opened(service)
-            except TROUBLE as error:
+            except (*TROUBLE, ValueError) as error:  # botocore raises a ValueError for an endpoint that is no URL
                 raise translated(service, operation, {}, self._region_of(service), error) from error
         return self._clients[service]
 
@@ -149,10 +150,11 @@ class AwsClients:
             max_pool_connections=_CONNECTIONS,
             retries={"total_max_attempts": 1},
             parameter_validation=False,  # AWS checks them too
-            user_agent_extra="swath",
+            user_agent="swath",  # to put its own together takes botocore a tenth of the CPU time of a request
         )
         made: Any = self._session.create_client(service, region_name=self._region, config=config)  # type: ignore[call-overload]  # by name
         client: _Client = await self._stack.enter_async_context(made)
+        check_port(client.meta.endpoint_url)
         client.meta.events.register("before-send", _streamed)
         return client
 

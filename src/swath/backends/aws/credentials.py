@@ -14,6 +14,8 @@ import botocore.session
 from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import BotoCoreError, NoCredentialsError
 
+from swath.backends.aws.errors import translated
+from swath.backends.aws.setting_errors import check_port
 from swath.ports.clock import Clock
 
 if TYPE_CHECKING:
@@ -37,8 +39,14 @@ class CredentialChain:
         self.trouble: BotoCoreError | None = None  # why there are none: obstore would pass it on as text only
 
     def endpoint(self) -> tuple[str, str]:
-        """The URL of S3 and its region. Blocks a little. Raises BotoCoreError when the settings make no sense."""
-        client = self._session.create_client("s3", region_name=self._region)
+        """The URL of S3 and its region. Blocks a little. Raises BotoCoreError and UserError for a wrong setting."""
+        try:
+            client = self._session.create_client("s3", region_name=self._region)
+            check_port(client.meta.endpoint_url)
+        except BotoCoreError:
+            raise
+        except ValueError as error:  # an endpoint that is no URL
+            raise translated("s3", "open", {}, self._region or _GLOBAL_REGION, error) from error
         region = self._region or str(self._session.get_config_variable("region") or _GLOBAL_REGION)
         return str(client.meta.endpoint_url), region
 

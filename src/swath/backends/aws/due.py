@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from swath.backends.aws.back import BUCKET_SECONDS, Back, Taken, read_bucket
 from swath.backends.aws.head import Head, Waiting
+from swath.backends.aws.layout import Kind
 from swath.backends.aws.ledger import Ledger
 from swath.domain.backlog import Backlog
 from swath.domain.circuit import unreleased
@@ -59,9 +60,9 @@ async def due_now(ledger: Ledger, head: Head, order: Job, shared: float) -> Due:
 def _count(items: Iterable[Back]) -> Waiting:
     waiting = Waiting()
     for item in items:
-        if item.suspect:
+        if item.kind is Kind.SUSPECT:
             waiting.suspects += 1
-        elif item.never_began:
+        elif item.kind is Kind.UNTRIED:
             waiting.untried += 1
         else:
             waiting.begun += 1

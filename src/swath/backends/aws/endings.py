@@ -36,7 +36,7 @@ _SWEPT_ITEMS: Final = 5_000
 async def claim_ending(ledger: Ledger, worker_id: str, job_id: str | None, without: Collection[str]) -> Lease | None:
     """See Endings.claim_ending."""
     if job_id is None:
-        heads = await ledger.active()
+        heads = await ledger.active_lately()
     else:
         found = await ledger.heads.find(job_id)
         heads = [] if found is None else [found]

@@ -1,20 +1,33 @@
 """What AWS answers in place of a result, sorted and translated: the one place where the errors of botocore are known.
 
 client.py asks here whether to try again, whether a change may have been made after all, and what to tell its caller.
+What botocore says before it asks AWS at all is in setting_errors.py.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
-from swath.domain.errors import BadInput, StoreUnavailable, SwathError, UserError
+from swath.backends.aws.setting_errors import wrong_setting
+from swath.domain.errors import BadInput, Conflict, StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 
-__all__ = ["TROUBLE", "Declined", "NoQueue", "NoTable", "declined", "is_passing", "maybe_done", "translated"]
+__all__ = [
+    "TROUBLE",
+    "Declined",
+    "NoQueue",
+    "NoTable",
+    "declined",
+    "is_passing",
+    "maybe_done",
+    "somebody_elses",
+    "translated",
+]
 
 Params = Mapping[str, Any]
 
@@ -91,28 +104,13 @@ _REFUSED: Final = frozenset({
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 })  # fmt: skip
+_OTHER_KEYS: Final = re.compile(
+    r"missed key schema|match the schema|key condition not supported|conditions on the keys|required keys|"
+    r"Missing the key|Type mismatch for key"
+)
 _MESSAGE_CHARS: Final = 300
 _SKEWED: Final = frozenset({"RequestExpired", "RequestTimeTooSkewed"})
 _NO_QUEUE: Final = frozenset({"QueueDoesNotExist", "QueueDeletedRecently"})
-
-_NO_CREDENTIALS: Final = (
-    boto.NoAuthTokenError,
-    boto.NoCredentialsError,
-    boto.PartialCredentialsError,
-    boto.SSOError,
-    boto.LoginError,
-    boto.TokenRetrievalError,
-)
-_BAD_SETTING: Final = (
-    boto.BaseEndpointResolverError,
-    boto.ConfigNotFound,
-    boto.ConfigParseError,
-    boto.EndpointProviderError,
-    boto.InvalidConfigError,
-    boto.ProfileNotFound,
-    boto.UnknownRegionError,
-    boto.ValidationError,
-)
 
 
 class Declined(SwathError):
@@ -166,15 +164,18 @@ def maybe_done(error: Exception) -> bool:
 def translated(service: str, operation: str, params: Params, region: str, error: Exception) -> SwathError:
     """What to raise for it. StoreUnavailable for whatever may pass; a UserError tells in one line what to do."""
     what = f"{_NAMES.get(service, service)} ({operation})"
-    if isinstance(error, _NO_CREDENTIALS):
-        return UserError(f"no AWS credentials: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE")
-    if isinstance(error, _BAD_SETTING):
-        return UserError(f"AWS is not set up: {error} Set AWS_DEFAULT_REGION or AWS_PROFILE, or `swath aws init`")
+    if (mistake := wrong_setting(service, error)) is not None:
+        return mistake
     if is_passing(error):
         return StoreUnavailable(f"{what} does not answer: {_told(error)}", WAITING_FOR.get(service, WaitingFor.STORE))
     if isinstance(error, boto.ClientError):
         return _refusal(what, params, region, error)
     return SwathError(f"{what} failed: {type(error).__name__}: {error}")
+
+
+def somebody_elses(table: str, keys: str) -> Conflict:
+    """For a table that others made: nothing of ours may be written into it, and it must not be removed."""
+    return Conflict(f"the table {table} is somebody else's: its keys are {keys}; name another one")
 
 
 def _refusal(what: str, params: Params, region: str, error: boto.ClientError) -> SwathError:
@@ -191,6 +192,8 @@ def _refusal(what: str, params: Params, region: str, error: boto.ClientError) ->
         return BadInput(f"{what} takes no row this large: {message}")
     if code == "ValidationException" and message.startswith("Invalid table"):
         return BadInput(f"{_table(params)} cannot be the name of a table: {message}")
+    if code == "ValidationException" and _OTHER_KEYS.search(message):
+        return somebody_elses(_table(params), "not ours")
     return SwathError(f"{what} refused: {code}: {message}")
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection
+from datetime import timedelta
 from typing import Final, NamedTuple
 
-from swath.backends.aws.object_names import LEASES, LONG, Place, complete_part, long_pieces, short
+from swath.backends.aws.object_names import LEASES, LONG, Place, complete_part, long_pieces, short, tombstone
 from swath.backends.aws.objects import Objects
 
 __all__ = ["File", "Files"]
@@ -30,6 +31,7 @@ _TYPES: Final = {
 }
 _CUT: Final = re.compile(r"[^/]*~=[0-9a-f]{40}")
 _MOST_NAMES: Final = 10_000
+_CLOCKS_APART: Final = timedelta(seconds=5)  # those of S3; no sleeper loses its right to delete so soon
 
 
 class File(NamedTuple):
@@ -46,6 +48,7 @@ class Files:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._long: dict[tuple[str, str], str] = {}
+        self._deleted: set[str] = set()
 
     async def put(self, job: str, file: File) -> None:
         """Writes one object, after the names that do not fit into its path."""
@@ -88,10 +91,31 @@ class Files:
             yield [key for key in keys if key.startswith(prefix) and not key.startswith(".")]
 
     async def clear(self, job: str) -> None:
-        """Removes everything of the job: the rooms first, so that nobody who looks finds one to write under."""
+        """Removes everything of the job: the rooms first, so that nobody who looks finds one to write under.
+
+        Who has looked before may still write, so a tombstone says first that the plain keys are not to be used again.
+        What is younger than that belongs to a job ordered anew while we slept.
+        """
+        await self._objects.put(tombstone(job), b"")
+        until = await self._objects.written_at(tombstone(job)) + _CLOCKS_APART
         for folder in (f"{job}/{LEASES}", job):
-            async for paths in self._objects.pages(folder):
+            async for paths in self._objects.pages(folder, until):
                 await self._objects.delete(paths)
+        self.forget_names(job)
+
+    async def was_deleted(self, job: str) -> bool:
+        """Whether a job in this folder was deleted. Only a yes is remembered: a no may be over at the next lease."""
+        if job in self._deleted:
+            return True
+        if not await self._objects.exists(tombstone(job)):
+            return False
+        if len(self._deleted) >= _MOST_NAMES:
+            self._deleted.clear()
+        self._deleted.add(job)
+        return True
+
+    def forget_names(self, job: str) -> None:
+        """Another process may have deleted the job, and what its cut names stood for."""
         for known in [known for known in self._long if known[0] == job]:
             del self._long[known]
 

@@ -5,45 +5,79 @@ Before: claims.py. After: endings.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from swath.backends.aws import outcomes, shares
-from swath.backends.aws.back import Back, add_back, bucket_of, carried
+from swath.backends.aws.back import Back, add_back, carried, place_of
 from swath.backends.aws.head import Head, HeldLease, Right
 from swath.backends.aws.heads import Change, unchanged
 from swath.backends.aws.layout import chunk_of
 from swath.backends.aws.ledger import Ledger, Times, directive_for, extend
 from swath.domain.attempt import Ended, HandedBack
-from swath.domain.errors import UnknownName
+from swath.domain.errors import LeaseLost, UnknownName
 from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.domain.transitions import ItemState, check_item
 
 __all__ = ["finish"]
 
-_ROWS: Final = 95  # of a commit beside the head
+_ROWS: Final = 80  # of a commit beside the head; what is too long for one row of them makes a few more
+_BYTES: Final = 1_500_000
+
+_encoder: Final = msgspec.msgpack.Encoder()
 
 
 async def finish(
     ledger: Ledger, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
 ) -> Grant:
-    """See LeaseBook.finish. What does not fit into one transaction goes into two, of which each is a whole commit."""
+    """See LeaseBook.finish. What does not fit into one transaction goes into several, of which each is a whole commit.
+
+    Raises LeaseLost when the lease was taken away between two of them: to answer that it is lost would say that
+    nothing counted, but whoever took it away knows what has ended.
+    """
     for end in ended:
         check_item(ItemState.PENDING, end.state)
         if not end.state.terminal:
             raise ValueError(f"an item cannot end as {end.state}")
-    if handed_back and ended and _rows(ledger.times(), ended, handed_back) > _ROWS:
-        first = await _finish(ledger, lease, ended, (), report)
-        second = await _finish(ledger, lease, (), handed_back, report)
-        accepted = first.accepted | second.accepted
-        return Grant(directive=second.directive, slots=second.slots, target=second.target, accepted=accepted)
-    return await _finish(ledger, lease, ended, handed_back, report)
+    grant, accepted = Grant(directive=Directive.LOST), frozenset[int]()
+    for ends, returned in _pieces(ledger.times(), ended, handed_back):
+        grant = await _finish(ledger, lease, ends, returned, report)
+        if grant.directive is Directive.LOST:
+            break
+        accepted |= grant.accepted
+    ledger.doubts.pop(lease.fence, None)  # there was an answer to all of it
+    if grant.directive is Directive.LOST and accepted:
+        raise LeaseLost(f"a lease of job {lease.job.job_id!r} was taken away while its outcomes were written")
+    return msgspec.structs.replace(grant, accepted=accepted)
 
 
-def _rows(times: Times, ended: Sequence[Ended], handed_back: Sequence[HandedBack]) -> int:
-    chunks = {chunk_of(end.seq) for end in ended}
-    buckets = {bucket_of(_due(times, back)) for back in handed_back}
-    return len(chunks) + len(buckets)
+def _pieces(
+    times: Times, ended: Sequence[Ended], handed_back: Sequence[HandedBack]
+) -> Iterator[tuple[list[Ended], list[HandedBack]]]:
+    """Cuts it, in its order, where rows or bytes become too many; there is always at least one piece."""
+    ends, returned = list[Ended](), list[HandedBack]()
+    places, size_bytes = set[object](), 0
+    every: list[Ended | HandedBack] = [*ended, *handed_back]
+    for each in every:
+        place = _place(times, each)
+        more_bytes = len(_encoder.encode(each))
+        if places and (len(places | {place}) > _ROWS or size_bytes + more_bytes > _BYTES):
+            yield ends, returned
+            ends, returned, places, size_bytes = [], [], set(), 0
+        places.add(place)
+        size_bytes += more_bytes
+        if isinstance(each, Ended):
+            ends.append(each)
+        else:
+            returned.append(each)
+    yield ends, returned
+
+
+def _place(times: Times, each: Ended | HandedBack) -> object:
+    """What has the same is written into one row, if that is long enough."""
+    return chunk_of(each.seq) if isinstance(each, Ended) else place_of(Back(each.seq).after(each, _due(times, each)))
 
 
 async def _finish(
@@ -72,11 +106,9 @@ async def _finish(
         return Change(Grant(directive=directive, slots=slots, target=target, accepted=accepted | new.keys()), rows)
 
     try:
-        grant = await ledger.heads.change(lease.job.job_id, decide)
+        return await ledger.heads.change(lease.job.job_id, decide)
     except UnknownName:
-        grant = Grant(directive=Directive.LOST)
-    ledger.doubts.pop(lease.fence, None)  # there was an answer
-    return grant
+        return Grant(directive=Directive.LOST)
 
 
 def _made_before(

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from swath.backends.aws.bridge import Bridge
-from swath.backends.aws.client import PATIENCE_SECONDS, AwsClients
+from swath.backends.aws.client import ATTEMPT_SECONDS, PATIENCE_SECONDS, AwsClients
 from swath.backends.aws.leader import DynamoLeader
 from swath.backends.aws.meter import Meter
 from swath.backends.aws.queue import SqsQueue
@@ -58,7 +58,8 @@ async def open_fleet(
     async with AsyncExitStack() as stack:
         bridge = Bridge()
         stack.callback(bridge.close)
-        clients = AwsClients(names.table_region, patience_seconds=patience_seconds)
+        attempt_seconds = min(ATTEMPT_SECONDS, patience_seconds)
+        clients = AwsClients(names.table_region, attempt_seconds=attempt_seconds, patience_seconds=patience_seconds)
         waiting = AwsClients(names.queue_region, patience_seconds=QUEUE_PATIENCE_SECONDS)
         for one in (clients, waiting):
             stack.push_async_callback(bridge.run, one.close)

@@ -112,6 +112,11 @@ class Heads:
                     heads.append(head)
         return heads
 
+    def newest(self, head: Head) -> Head:
+        """The job as this process has last read or left it, which may be later than this head."""
+        seen = self._seen.get(head.number)
+        return head if seen is None else decode_head(seen.body)
+
     async def change(self, job_id: str, decide: Decide[T]) -> T:
         """Makes one change. What is refused, or changes nothing, was decided by the job as it is now.
 

@@ -6,6 +6,7 @@ head.py says what the most important row holds; the others are read and written 
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from swath.backends.aws.rows import Key
@@ -22,10 +23,12 @@ __all__ = [
     "JOBS",
     "KEPT",
     "PART_BYTES",
+    "Kind",
     "again_key",
     "again_partition",
     "back_key",
     "back_partition",
+    "back_range",
     "batch_key",
     "block_of",
     "chunk_of",
@@ -157,9 +160,22 @@ def back_partition(number: int) -> str:
     return f"back/{number}"
 
 
-def back_key(number: int, bucket: int, nonce: str) -> Key:
-    """Items that came back and are due in that bucket."""
-    return Key(back_partition(number), f"{bucket:012d}#{nonce}")
+class Kind(StrEnum):
+    """What is known of an item that came back, in the order of the rows."""
+
+    SUSPECT = "a"
+    BEGUN = "b"
+    UNTRIED = "c"
+
+
+def back_key(number: int, bucket: int, kind: Kind, nonce: str) -> Key:
+    """Items of a kind that came back and are due in that bucket."""
+    return Key(back_partition(number), f"{bucket:012d}#{kind}#{nonce}")
+
+
+def back_range(number: int, bucket: int, first: Kind, last: Kind) -> tuple[Key, Key]:
+    """Between these are all rows of a bucket whose kind is one of these or between them."""
+    return back_key(number, bucket, first, ""), back_key(number, bucket, last, "~")
 
 
 def held_key(number: int, fence: int) -> Key:

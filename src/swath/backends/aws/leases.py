@@ -50,10 +50,10 @@ async def _renew(ledger: Ledger, worker_id: str, job_id: str, fences: list[int])
 async def release(ledger: Ledger, worker_id: str, fence: int) -> None:
     """See LeaseBook.release."""
 
-    async def decide(head: Head) -> Change[None]:
+    async def decide(head: Head) -> Change[bool]:
         lease = head.lease(fence)
         if lease is None or lease.worker != worker_id:
-            return unchanged(None)
+            return unchanged(False)
         seqs = lease.seqs
         known = await carried(ledger.table, head.number, [fence]) if lease.carries and seqs else {}
         rows: list[Put | Delete] = [*add_back(head, [_at_once(known.get(seq, Back(seq))) for seq in seqs])]
@@ -63,13 +63,13 @@ async def release(ledger: Ledger, worker_id: str, fence: int) -> None:
         shares.leave(head, worker_id, seqs)
         ledger.doubts.pop(fence, None)
         ledger.jobs_of_fences.pop(fence, None)  # who asks again finds it in the table, or not
-        return Change(None, rows)
+        return Change(bool(seqs), rows)
 
     job_id = (await ledger.jobs_with([fence])).get(fence)
     if job_id is not None:
         with suppress(UnknownName):
-            await ledger.heads.change(job_id, decide)
-        ledger.changed()
+            if await ledger.heads.change(job_id, decide):
+                ledger.changed()
 
 
 def _at_once(item: Back) -> Back:

@@ -80,11 +80,11 @@ class Ledger:
         return heads
 
     async def active_lately(self) -> list[Head]:
-        """The same, or as it was not longer ago than `look_seconds`."""
+        """The same, or as it was not longer ago than `look_seconds`, but for what this process itself has changed."""
         if self._looked is not None:
             looked_at, heads = self._looked
             if asyncio.get_running_loop().time() - looked_at < self.look_seconds:
-                return heads
+                return [self.heads.newest(head) for head in heads]
         return await self.active()
 
     def changed(self) -> None:

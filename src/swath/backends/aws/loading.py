@@ -140,7 +140,8 @@ def _fitting(entries: list[object], put: Put) -> Put:
             (entry,) = entries
             seq = entry[0] if isinstance(entry, tuple) else 0
             raise BadInput(
-                f"row {seq}: its input has {size:,} bytes when compressed; at most {_ROW_BYTES:,} are stored"
+                f"row {seq}: its input has {size:,} bytes when compressed, and DynamoDB stores {_ROW_BYTES:,} at most; "
+                "shorten it or take it out of the file (--bad-rows skip does not), or run the job on SQLite"
             )
     return put
 
@@ -179,8 +180,7 @@ async def seal(ledger: Ledger, job_id: str, batches: int) -> JobStatus:
 
     async def decide(head: Head) -> Change[Head]:
         if head.batches != batches:
-            told = f"it has {head.batches} batches of rows, not {batches}"
-            raise Conflict(f"job {job_id!r} was loaded with other items: {told}")
+            raise Conflict.other_length(job_id, head.loaded_rows, await _rows_of(ledger, head, batches))
         if head.deleting:
             raise Conflict.being_deleted(job_id)
         if head.state is not JobState.LOADING:
@@ -194,6 +194,18 @@ async def seal(ledger: Ledger, job_id: str, batches: int) -> JobStatus:
     head = await ledger.heads.change(job_id, decide)
     ledger.changed()
     return await status_after(ledger, head)
+
+
+async def _rows_of(ledger: Ledger, head: Head, batches: int) -> int | None:
+    """How many rows the first so many of its batches have; None if it has fewer batches."""
+    if batches > head.batches:
+        return None
+    if not batches:
+        return 0
+    last = await ledger.chunks.batch(head.number, batches - 1)
+    if last is None:
+        raise StaleHead
+    return last.first_row + last.rows - 1
 
 
 async def abandon(ledger: Ledger, job_id: str) -> None:

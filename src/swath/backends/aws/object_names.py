@@ -1,7 +1,8 @@
 """Names of objects: from keys to paths in the bucket, and which lease of an item wrote a file. Nothing here asks S3.
 
 Every file is written once, at its final key: plain for the first lease that ever holds its item, under `~{fence}` for a
-later one. So no two leases ever write the same key, and `encode` never gives a segment that begins with `~`.
+later one, and for any lease of a job whose id a deleted one had before. So no two leases ever write the same key, and
+`encode` never gives a segment that begins with `~`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ __all__ = [
     "job_folder",
     "long_pieces",
     "short",
+    "tombstone",
 ]
 
 LEASES: Final = ".leases"
 LONG: Final = ".long"
+_DELETED: Final = ".deleted"
 
 _LONGEST_PIECE: Final = 300  # two of them, a job and a prefix are below the 1,024 bytes that S3 allows for a key
 _LONGEST_JOB: Final = 200
@@ -77,6 +80,11 @@ def job_folder(job_id: str) -> str:
     """The path of a job; distinct for distinct ids. One that is too long is cut, and need not be turned back."""
     path = encode(job_id)
     return path if len(path) <= _LONGEST_JOB else _cut(path)
+
+
+def tombstone(job: str) -> str:
+    """The path that tells for good that a job in this folder was deleted; no job lies or is named there."""
+    return f"{_DELETED}/{hashlib.sha256(job.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
 
 
 def short(key: str) -> str:

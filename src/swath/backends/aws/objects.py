@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import obstore
@@ -116,15 +116,20 @@ class Objects:
             return False
         return True
 
-    async def pages(self, folder: str) -> AsyncIterator[list[str]]:
-        """The paths under a folder, in order, as S3 lists them."""
+    async def written_at(self, path: str) -> datetime:
+        """When an object that is there was written, by the clock of S3, in whole seconds."""
+        found = await self._ask("head_object", lambda store: obstore.head_async(store, path))
+        return found["last_modified"]
+
+    async def pages(self, folder: str, until: datetime | None = None) -> AsyncIterator[list[str]]:
+        """The paths under a folder, in order, as S3 lists them; with `until` only of what was written by then."""
         store = self._store or await self._open()
         listing = obstore.list(store, folder.rstrip("/") or None, chunk_size=_PAGE)
         while True:
             found = await self._ask("list_objects_v2", lambda _: anext(listing, None))
             if found is None:
                 return
-            yield [one["path"] for one in found]
+            yield [one["path"] for one in found if until is None or one["last_modified"] <= until]
             if len(found) < _PAGE:
                 return
 

@@ -10,34 +10,41 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from swath.backends.aws import outcomes, shares
-from swath.backends.aws.back import DEATHS, Back, accused, add_back, carried
+from swath.backends.aws.back import DEATHS, Back, accused, add_back, carried, size_of
 from swath.backends.aws.head import Head, HeldLease, Right, Share
 from swath.backends.aws.heads import Change, unchanged
 from swath.backends.aws.layout import held_key
 from swath.backends.aws.ledger import Ledger, extend
 from swath.backends.aws.rows import Delete, Put
 from swath.domain.attempt import Ended
-from swath.domain.errors import UnknownName
+from swath.domain.errors import BadInput, StoreDamaged, UnknownName
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.lease import POISON_CRASHES, RescuedLease
 from swath.domain.transitions import ItemState
 
 __all__ = ["rescue"]
 
-_AT_ONCE: Final = 25  # leases of a job that one commit takes away
+_AT_ONCE: Final = 25  # leases of a job that one commit takes away at most
+_BYTES: Final = 2_000_000  # of what is known of their items; the rows of a lease that is the only one always fit
 
 
 async def rescue(ledger: Ledger, worker_id: str) -> list[RescuedLease]:
     """See LeaseBook.rescue."""
     gone = set(ledger.presence.dead())  # who dies later keeps its file, and what it says, until the next time
     rescued: list[RescuedLease] = []
+    failures: list[Exception] = []
     for head in await ledger.active():
-        while _overdue(ledger, head, gone):
-            taken = await _rescue_in(ledger, worker_id, head.job_id, gone)
-            rescued += taken
-            if len(taken) < _AT_ONCE:
+        more = bool(_overdue(ledger, head, gone))
+        while more:
+            try:
+                taken, more = await _rescue_in(ledger, worker_id, head.job_id, gone)
+                rescued += taken
+            except (BadInput, StoreDamaged, ValueError) as error:  # of this job; the others are rescued all the same
+                failures.append(error)
                 break
-    for worker in gone:
+    if failures and not rescued:  # with something to clean up it is left to the next time to say so
+        raise failures[0]
+    for worker in () if failures else gone:
         ledger.presence.forget(worker)
     if rescued:
         ledger.changed()
@@ -54,29 +61,57 @@ def _overdue(ledger: Ledger, head: Head, gone: Collection[str]) -> list[HeldLeas
     return [lease for lease in head.leases if lease.expires_at <= shared or _is_dead(ledger, lease, gone)]
 
 
-async def _rescue_in(ledger: Ledger, worker_id: str, job_id: str, gone: Collection[str]) -> list[RescuedLease]:
-    async def decide(head: Head) -> Change[list[RescuedLease]]:
-        lost = _overdue(ledger, head, gone)[:_AT_ONCE]
+async def _rescue_in(
+    ledger: Ledger, worker_id: str, job_id: str, gone: Collection[str]
+) -> tuple[list[RescuedLease], bool]:
+    """Takes some leases away, and says whether there are more."""
+
+    async def decide(head: Head) -> Change[tuple[list[RescuedLease], bool]]:
+        overdue = _overdue(ledger, head, gone)
+        lost = await _judged(ledger, head, overdue[:_AT_ONCE])
         if not lost:
-            return unchanged([])
-        known = await carried(ledger.table, head.number, [lease.fence for lease in lost if lease.carries])
+            return unchanged(([], False))
         rescued = []
-        rows: list[Put | Delete] = []
-        for lease in lost:
+        rows: list[Put | Delete] = [*add_back(head, [item for each in lost for item in each.returned])]
+        for lease, returned, poison in lost:
             winners = await _winners(ledger, head, lease)
-            returned = await _take_away(ledger, head, lease, known, rows)
-            rescued.append(_told(ledger, head, lease, winners, returned, gone))
-        for lease, told in zip(lost, rescued, strict=True):
+            rows += await _take_away(ledger, head, lease, poison)
+            rescued.append(_told(ledger, head, lease, winners, len(returned), gone))
+        for (lease, _, _), told in zip(lost, rescued, strict=True):
             lease.rescued, lease.worker, lease.host = True, worker_id, ledger.presence.host
             extend(lease, ledger.times())
             ledger.jobs_of_fences[lease.fence] = head.job_id
             shares.leave(head, told.worker_id, ())
-        return Change(rescued, rows)
+        return Change((rescued, len(lost) < len(overdue)), rows)
 
     try:
         return await ledger.heads.change(job_id, decide)
     except UnknownName:
-        return []
+        return [], False
+
+
+class _Lost(NamedTuple):
+    """A lease, and what it held: what goes back, and what is poison."""
+
+    lease: HeldLease
+    returned: list[Back]
+    poison: list[Back]
+
+
+async def _judged(ledger: Ledger, head: Head, leases: list[HeldLease]) -> list[_Lost]:
+    """The first of these that one commit can take away, at least one."""
+    known = await carried(ledger.table, head.number, [lease.fence for lease in leases if lease.carries])
+    lost: list[_Lost] = []
+    left_bytes = _BYTES
+    for lease in leases:
+        blame = _blame(ledger, lease, head.shares.get(lease.worker, Share()))
+        after = [blame.judged(known.get(seq, Back(seq))) for seq in lease.seqs]
+        left_bytes -= sum(map(size_of, after))
+        if lost and left_bytes < 0:
+            break
+        returned = [item for item in after if item.tries.crashes < POISON_CRASHES]
+        lost.append(_Lost(lease, returned, [item for item in after if item.tries.crashes >= POISON_CRASHES]))
+    return lost
 
 
 def _told(
@@ -93,17 +128,9 @@ def _told(
     )
 
 
-async def _take_away(
-    ledger: Ledger, head: Head, lease: HeldLease, known: dict[int, Back], rows: list[Put | Delete]
-) -> int:
-    """Makes what it held claimable at once, but for what is poison; answers how many that is."""
-    seqs = lease.seqs
-    share = head.shares.get(lease.worker, Share())
-    blame = _blame(ledger, lease, share)
-    after = [blame.judged(known.get(seq, Back(seq))) for seq in seqs]
-    poison = [item for item in after if item.tries.crashes >= POISON_CRASHES]
-    returned = [item for item in after if item.tries.crashes < POISON_CRASHES]
-    rows += add_back(head, returned)
+async def _take_away(ledger: Ledger, head: Head, lease: HeldLease, poison: list[Back]) -> list[Put | Delete]:
+    """It holds nothing any more, and what is poison has ended."""
+    rows: list[Put | Delete] = []
     if poison:
         times, order = ledger.times(), await ledger.orders.of(head)
         ends = list(_ends(poison))
@@ -113,9 +140,10 @@ async def _take_away(
     if lease.carries:
         rows.append(Delete(held_key(head.number, lease.fence)))
         lease.carries = False
+    if lease.worker in head.shares:
+        head.shares[lease.worker].forget(lease.seqs)
     lease.hold(())
-    share.forget(seqs)
-    return len(returned)
+    return rows
 
 
 class _Blame(NamedTuple):

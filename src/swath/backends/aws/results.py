@@ -37,9 +37,10 @@ _PACKED_PAGE: Final = ".html.gz"  # no download is named so (domain/keys.py)
 
 
 class _Desk(msgspec.Struct):
-    """What this process knows of a lease it writes under: the places noted in the room and by how many notes, the keys
-    written (or begun to be) by place, and the places whose items are published."""
+    """What this process knows of a lease it writes under: whether its first items get plain keys, the places noted in
+    the room and by how many notes, the keys written (or begun to be) by place, and the places that are published."""
 
+    plain: bool | None = None
     noted: set[Place] = msgspec.field(default_factory=set)
     notes: int = 0
     keys: dict[Place, frozenset[str]] = msgspec.field(default_factory=dict)
@@ -50,7 +51,8 @@ class S3Results:
     """ResultStorage in a place of S3 that any number of hosts may share.
 
     Requests that S3 charges as writes: one for each file and document, one for each lease; for an item on a later claim
-    one listing. A commit costs a HEAD besides. What another process has published is listed when its lease is settled.
+    one listing, and for every item of a job whose id a deleted one had. A lease and a commit cost a HEAD besides. What
+    another process has published is listed when its lease is settled.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -82,17 +84,20 @@ class S3Results:
 
     async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:
         """Makes the room, with a note of what may be written."""
-        places = {Place.of(item.item_id, fence, first=item.first) for item in items}
-        if await self._rooms.open(job_folder(job_id), fence, places):
-            self._desk(job_id, fence).noted |= places
+        job, desk = job_folder(job_id), self._desks.get((job_id, fence), _Desk())
+        self._files.forget_names(job)
+        places = set(await self._places(job, fence, desk, items))
+        if await self._rooms.open(job, fence, places):
+            self._desks[job_id, fence] = desk
+            desk.noted |= places
 
     async def stage(self, job_id: str, fence: int, items: Sequence[StagedItem]) -> list[tuple[Artifact, ...]]:
         """Writes each file at its final key, if the room is there."""
         for item in items:
             for name in item.files:
                 check_key(name)
-        job, desk = job_folder(job_id), self._desk(job_id, fence)
-        places = [Place.of(item.item_id, fence, first=item.first) for item in items]
+        job, desk = job_folder(job_id), self._desks.setdefault((job_id, fence), _Desk())
+        places = await self._places(job, fence, desk, items)
         files = {place: _files(place, item.files) for place, item in zip(places, items, strict=True)}
         former = {place: desk.keys.get(place, frozenset()) for place in files}
         # Known before the room is looked at, or a settlement at the same time in this process could miss them.
@@ -122,18 +127,18 @@ class S3Results:
     async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
         """Notes the losers, closes the room, and deletes what lost, in this order: it can be cut short anywhere."""
         await self.publish(job_id, fence, winners)
-        job, desk = job_folder(job_id), self._desks.get((job_id, fence))
-        if desk is not None:
-            lost = {place: keys for place, keys in desk.keys.items() if keys and place not in desk.published}
+        job, desk = job_folder(job_id), self._desks.get((job_id, fence), _Desk())
+        lost = {place: keys for place, keys in desk.keys.items() if keys and place not in desk.published}
+        if (job_id, fence) in self._desks and (not lost or await self._rooms.is_open(job, fence)):
             await self._rooms.close(job, fence, lost, desk.notes)
             await self._files.delete(job, [key for keys in lost.values() for key in keys])
-            self._desks.pop((job_id, fence), None)
-            return
-        noted, lost_before = await self._rooms.places(job, fence)
-        losers = (noted - _of_items(noted, winners)) | lost_before
-        if noted:
-            await self._rooms.close(job, fence, losers, None)
-        await _all(self._files.delete_place(job, place) for place in losers)
+        else:
+            noted, lost_before = await self._rooms.places(job, fence)
+            losers = (noted - _of_items(noted, winners)) | lost_before | await self._late(job, lost)
+            if noted:
+                await self._rooms.close(job, fence, losers, None)
+            await _all(self._files.delete_place(job, place) for place in losers)
+        self._desks.pop((job_id, fence), None)
 
     async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
         """Writes each document as one object."""
@@ -156,7 +161,7 @@ class S3Results:
             await self._files.delete(job, found)
 
     async def clear(self, job_id: str) -> None:
-        """Takes the rooms first, so that nobody writes any more, then everything else."""
+        """Takes the rooms first, so that nobody writes any more, then everything else. A tombstone stays."""
         for desk in [desk for desk in self._desks if desk[0] == job_id]:
             del self._desks[desk]
         await self._files.clear(job_folder(job_id))
@@ -166,7 +171,7 @@ class S3Results:
         check_prefix(prefix)
         async for found in self._files.pages(job_folder(job_id), prefix):
             places = [Place.of_key(key) for key in found]
-            unseen = await self._unseen(job_id) if any(places) else set[Place]()
+            unseen = await self._unseen(job_id, places) if any(places) else set[Place]()
             for key, place in zip(found, places, strict=True):
                 if place not in unseen:
                     yield key
@@ -186,8 +191,18 @@ class S3Results:
             raise ValueError(f"a link is good for 1 to {LONGEST_LINK_SECONDS} seconds, not {seconds}")
         return await self._files.presigned(job_folder(job_id), key, seconds)
 
-    def _desk(self, job_id: str, fence: int) -> _Desk:
-        return self._desks.setdefault((job_id, fence), _Desk())
+    async def _places(
+        self, job: str, fence: int, desk: _Desk, items: Collection[LeasedItem] | Collection[StagedItem]
+    ) -> list[Place]:
+        """Where the lease puts its items. The plain keys may belong to sleepers of a deleted job of the same id."""
+        if desk.plain is None and any(item.first for item in items):
+            desk.plain = not await self._files.was_deleted(job)
+        return [Place.of(item.item_id, fence, first=item.first and desk.plain is True) for item in items]
+
+    async def _late(self, job: str, lost: Collection[Place]) -> set[Place]:
+        """What a lease without a room may delete by its own word: where no lease of a later job of this id writes."""
+        plain = any(place.is_first for place in lost) and await self._files.was_deleted(job)
+        return {place for place in lost if plain or not place.is_first}
 
     async def _note(self, job: str, fence: int, desk: _Desk, places: Collection[Place]) -> None:
         """Notes what the opening of the room did not name."""
@@ -196,12 +211,14 @@ class S3Results:
             await self._rooms.add(job, fence, desk.notes - 1, places)
             desk.noted |= set(places)
 
-    async def _unseen(self, job_id: str) -> set[Place]:
+    async def _unseen(self, job_id: str, places: Iterable[Place | None]) -> set[Place]:
+        """Those on trial, those that lost, and those that only sleepers of a deleted job can have written."""
         unseen = await self._rooms.unseen(job_folder(job_id))
         for (job, _), desk in self._desks.items():
             if job == job_id:
                 unseen -= desk.published
-        return unseen
+        plain = {place for place in places if place is not None and place.is_first}
+        return unseen | plain if plain and await self._files.was_deleted(job_folder(job_id)) else unseen
 
 
 def _files(place: Place, files: Mapping[str, bytes]) -> list[File]:

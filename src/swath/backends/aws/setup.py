@@ -9,16 +9,25 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from swath.backends.aws.client import AwsClients
-from swath.backends.aws.errors import Declined, NoQueue, NoTable
-from swath.domain.errors import Conflict, StoreUnavailable
+from swath.backends.aws.errors import Declined, NoQueue, NoTable, somebody_elses
+from swath.domain.errors import StoreUnavailable
 from swath.domain.job import WaitingFor
 
-__all__ = ["Done", "QueueNames", "drop_queues", "drop_table", "keep_backups", "make_queues", "make_table"]
+__all__ = [
+    "Done",
+    "QueueNames",
+    "drop_queue",
+    "drop_table",
+    "find_table",
+    "keep_backups",
+    "make_queues",
+    "make_table",
+]
 
 KEYS: Final = {"p": "HASH", "s": "RANGE"}
 MOST_RECEIVES: Final = 100  # a hint that so many workers were given and nobody settled: something is wrong with it
@@ -43,6 +52,11 @@ class QueueNames(msgspec.Struct, frozen=True):
     express: str
     dead: str
 
+    @property
+    def all(self) -> tuple[str, str, str]:
+        """In the order in which they are told."""
+        return self.main, self.express, self.dead
+
     @classmethod
     def of(cls, name: str) -> QueueNames:
         """The one place where they are named."""
@@ -50,6 +64,15 @@ class QueueNames(msgspec.Struct, frozen=True):
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
+
+
+async def find_table(clients: AwsClients, name: str) -> dict[str, Any]:
+    """What AWS says of it. Raises NoTable, and Conflict for one of that name that is somebody else's."""
+    found: dict[str, Any] = (await clients.call("dynamodb", "describe_table", TableName=name))["Table"]
+    keys = {key["AttributeName"]: key["KeyType"] for key in found["KeySchema"]}
+    if keys != KEYS:
+        raise somebody_elses(repr(name), ", ".join(keys))
+    return found
 
 
 async def make_table(clients: AwsClients, name: str) -> Done:
@@ -68,7 +91,7 @@ async def keep_backups(clients: AwsClients, name: str) -> Done:
 
 async def _ensure_table(clients: AwsClients, name: str) -> Done:
     try:
-        found = (await clients.call("dynamodb", "describe_table", TableName=name))["Table"]
+        await find_table(clients, name)
     except NoTable:
         try:
             await clients.call(
@@ -83,9 +106,6 @@ async def _ensure_table(clients: AwsClients, name: str) -> Done:
             if no.code != "ResourceInUseException":  # somebody else makes it this very moment
                 raise
         return Done("table", name, "made, paid by the request")
-    keys = {key["AttributeName"]: key["KeyType"] for key in found["KeySchema"]}
-    if keys != KEYS:
-        raise Conflict(f"the table {name!r} is somebody else's: its keys are {', '.join(keys)}; name another one")
     return Done("table", name, "was there", changed=False)
 
 
@@ -97,7 +117,11 @@ async def _until_active(clients: AwsClients, name: str) -> None:
 
 
 async def drop_table(clients: AwsClients, name: str) -> Done:
-    """Returns when it is gone, with everything in it."""
+    """Returns when it is gone, with everything in it. Raises Conflict for one that is somebody else's."""
+    try:
+        await find_table(clients, name)
+    except NoTable:
+        return Done("table", name, "was not there", changed=False)
     try:
         await clients.call("dynamodb", "delete_table", TableName=name)
         async for _ in _patiently(f"the table {name!r} is still being removed", WaitingFor.STORE):
@@ -161,14 +185,11 @@ def _same(stored: str | None, wanted: str) -> bool:
     return stored == wanted
 
 
-async def drop_queues(clients: AwsClients, names: QueueNames) -> list[Done]:
-    """What is in them goes too: only hints."""
-    steps = []
-    for name in (names.main, names.express, names.dead):
-        try:
-            found = await clients.call("sqs", "get_queue_url", QueueName=name)
-            await clients.call("sqs", "delete_queue", QueueUrl=found["QueueUrl"])
-        except NoQueue:
-            pass
-        steps.append(Done("queue", name, "is gone"))
-    return steps
+async def drop_queue(clients: AwsClients, name: str) -> Done:
+    """What is in it goes too: only hints."""
+    try:
+        found = await clients.call("sqs", "get_queue_url", QueueName=name)
+        await clients.call("sqs", "delete_queue", QueueUrl=found["QueueUrl"])
+    except NoQueue:
+        return Done("queue", name, "was not there", changed=False)
+    return Done("queue", name, "is gone")

@@ -8,7 +8,8 @@ import msgspec
 
 from swath.backends.aws.client import AwsClients
 from swath.backends.aws.errors import NoQueue, NoTable
-from swath.backends.aws.setup import QueueNames
+from swath.backends.aws.setup import QueueNames, find_table
+from swath.domain.errors import Conflict
 
 __all__ = ["QueueState", "TableState", "look_at_queues", "look_at_table"]
 
@@ -20,13 +21,17 @@ _COUNTS: Final = {
 
 
 class TableState(msgspec.Struct, frozen=True, kw_only=True):
-    """`state` in AWS's words, or `missing`. Rows and bytes are what AWS counts every six hours or so."""
+    """`state` in AWS's words, or `missing`, or `foreign`: somebody else's, and `why` says how that is known.
+
+    Rows and bytes are what AWS counts every six hours or so.
+    """
 
     name: str
     state: str
     rows: int = 0
     bytes: int = 0
     billing: str = ""
+    why: str = ""
 
     @property
     def usable(self) -> bool:
@@ -47,9 +52,11 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 async def look_at_table(clients: AwsClients, name: str) -> TableState:
     """Raises UserError and StoreUnavailable when AWS does not say."""
     try:
-        found = (await clients.call("dynamodb", "describe_table", TableName=name))["Table"]
+        found = await find_table(clients, name)
     except NoTable:
         return TableState(name=name, state="missing")
+    except Conflict as error:
+        return TableState(name=name, state="foreign", why=str(error))
     return TableState(
         name=name,
         state=str(found["TableStatus"]),
@@ -61,7 +68,7 @@ async def look_at_table(clients: AwsClients, name: str) -> TableState:
 
 async def look_at_queues(clients: AwsClients, names: QueueNames) -> list[QueueState]:
     """In the order of their names: hints, express hints, dead letters."""
-    return [await _look_at_queue(clients, name) for name in (names.main, names.express, names.dead)]
+    return [await _look_at_queue(clients, name) for name in names.all]
 
 
 async def _look_at_queue(clients: AwsClients, name: str) -> QueueState:

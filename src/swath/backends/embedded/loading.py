@@ -134,9 +134,10 @@ def seal(db: sqlite3.Connection, boot: float, job_id: str, batches: int) -> JobS
     """See JobStore.seal."""
     row = row_of(db, job_id)
     if row["batches"] != batches:
-        raise Conflict(
-            f"job {job_id!r} was loaded with other items: it has {row['batches']} batches of rows, not {batches}"
-        )
+        (given,) = db.execute(
+            "SELECT coalesce(sum(rows), 0) FROM batches WHERE job_no = ? AND number < ?", (row["job_no"], batches)
+        ).fetchone()
+        raise Conflict.other_length(job_id, row["loaded_rows"], given if batches < row["batches"] else None)
     if row["deleting"]:
         raise Conflict.being_deleted(job_id)
     if row["state"] == JobState.LOADING:

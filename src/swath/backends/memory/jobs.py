@@ -46,10 +46,7 @@ class MemoryJobs:
         with self._shelves.open():
             job = self._shelves.job(job_id)
             if len(job.batches) != batches:
-                raise Conflict(
-                    f"job {job_id!r} was loaded with other items: it has {len(job.batches)} batches of rows, "
-                    f"not {batches}"
-                )
+                raise _other_length(job, batches)
             if job.deleting:
                 raise Conflict.being_deleted(job_id)
             if job.state is JobState.LOADING:
@@ -119,6 +116,11 @@ def _loaded_before(job: StoredJob, batch: Batch) -> Loaded:
         told, row = _first_difference(before, batch)
         raise Conflict(f"job {job.order.job_id!r} was loaded with other items: {told}", row)
     return loaded
+
+
+def _other_length(job: StoredJob, batches: int) -> Conflict:
+    rows = [batch.rows for batch, _ in job.batches]
+    return Conflict.other_length(job.order.job_id, sum(rows), sum(rows[:batches]) if batches < len(rows) else None)
 
 
 def _first_difference(before: Batch, now: Batch) -> tuple[str, int | None]:

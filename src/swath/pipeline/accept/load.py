@@ -69,7 +69,7 @@ async def load(
             await store.abandon(job.job_id)
         raise
     reach("before_seal")
-    return tally.report(await store.seal(job.job_id, tally.batches))
+    return tally.report(await _seal(store, job.job_id, tally))
 
 
 async def _load_batch(store: JobStore, job_id: str, checked: CheckedBatch) -> Loaded:
@@ -78,6 +78,17 @@ async def _load_batch(store: JobStore, job_id: str, checked: CheckedBatch) -> Lo
         return await store.load(job_id, checked.batch)
     except Conflict as conflict:
         at = -1 if conflict.row is None else conflict.row - checked.batch.first_row
-        if not 0 <= at < len(checked.lines):
+        if at < 0:
             raise
-        raise Conflict(f"{conflict} (line {checked.lines[at]}); give another --job-id", conflict.row) from conflict
+        ended = at >= len(checked.lines)  # a batch that is shorter than it was is the last of its file
+        place = f"the file ends on line {checked.lines[-1]}" if ended else f"line {checked.lines[at]}"
+        raise Conflict(f"{conflict} ({place}); give another --job-id", conflict.row) from conflict
+
+
+async def _seal(store: JobStore, job_id: str, tally: Tally) -> JobStatus:
+    try:
+        return await store.seal(job_id, tally.batches)
+    except Conflict as conflict:
+        if conflict.row is None:
+            raise
+        raise Conflict(f"{conflict} ({tally.last_place}); give another --job-id", conflict.row) from conflict

@@ -114,6 +114,11 @@ class Tally:
         self._first_bad_rows += checked.bad[: KEPT - len(self._first_bad_rows)]
         self._first_duplicates += map(self._placed, loaded.duplicates[: KEPT - len(self._first_duplicates)])
 
+    @property
+    def last_place(self) -> str:
+        """Where the last row stands."""
+        return self._places.of(self.rows)
+
     def _placed(self, duplicate: Duplicate) -> DuplicateRow:
         return DuplicateRow(self._places.of(duplicate.seq), duplicate.item_id, self._places.of(duplicate.first_seq))
 

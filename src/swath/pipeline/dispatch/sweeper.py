@@ -43,8 +43,9 @@ class Sweeper:
             self._told = 0
             return 0
         wanted = _hints(await self._book.backlog(), int(self._clock.now()))
-        # A queue counts what it was told a moment ago only by and by.
-        on_their_way = max(await self._queue.waiting(), self._told) if wanted else 0
+        # Asked even if nothing is wanted: whether the queue is there should be known before somebody waits at it in
+        # vain. And it counts what it was told a moment ago only by and by.
+        on_their_way = max(await self._queue.waiting(), self._told)
         missing = wanted[: max(0, len(wanted) - on_their_way)]
         self._told = len(missing)
         if missing:

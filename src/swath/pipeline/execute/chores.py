@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import msgspec
 
-from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError
+from swath.domain.errors import BadInput, Conflict, LeaseLost, StoreUnavailable, SwathError, UnknownName, UserError
 from swath.pipeline.dispatch.waits import RETRY_STORE_SECONDS, Waits
 from swath.pipeline.execute.rest import first_of
 
 __all__ = ["Chore", "keep_doing"]
 
 _log = logging.getLogger("swath.worker")
+
+_OF_ONE_JOB: Final = (BadInput, Conflict, UnknownName)  # it was deleted meanwhile, say; the others go on
 
 
 class Chore(msgspec.Struct, frozen=True):
@@ -31,20 +34,27 @@ class Chore(msgspec.Struct, frozen=True):
 
 
 async def keep_doing(chore: Chore, waits: Waits, stop: asyncio.Event) -> None:
-    """Does it until told to stop, whatever comes of it."""
+    """Does it until told to stop, whatever comes of it but a UserError of the place as a whole: that a table is gone,
+    only a person can mend, so it is raised. What stays wrong is said once, until it changes or is over."""
+    told = ""
     while not stop.is_set():
         chore.occasion.clear()
         retry_seconds = None
         try:
             await (_until(stop, chore.act()) if chore.breaks_off else chore.act())
             waits.over(chore.name)
+            told = ""
         except StoreUnavailable as error:
             waits.met(chore.name, error)
             retry_seconds = RETRY_STORE_SECONDS
         except LeaseLost as error:
             _log.warning("%s", error)
         except SwathError as error:
-            _log.error("%s; trying again later", error)
+            if isinstance(error, UserError) and not isinstance(error, _OF_ONE_JOB):
+                raise
+            if str(error) != told:
+                told = str(error)
+                _log.error("%s; trying again later", told)
         except Exception:  # noqa: BLE001 one job that cannot be read must not cost all others their worker
             _log.exception("%s failed; trying again", chore.name)
         seconds = chore.seconds()

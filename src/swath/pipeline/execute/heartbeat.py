@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 
-from swath.domain.errors import StoreUnavailable
+from swath.domain.errors import StoreUnavailable, SwathError
 from swath.domain.lease import Directive
 from swath.pipeline.dispatch.waits import RETRY_STORE_SECONDS, Waits
 from swath.ports.clock import Clock
@@ -36,6 +36,7 @@ class Heartbeat:
         self._worker_id = worker_id
         self._fences = fences
         self._answer = answer
+        self._told = ""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -66,10 +67,16 @@ class Heartbeat:
         except StoreUnavailable as error:
             self._waits.met("heartbeat", error)
             return False
+        except SwathError as error:
+            if str(error) != self._told:  # said once, until it changes or is over
+                self._told = str(error)
+                _log.error("leases could not be renewed: %s", self._told)
+            return False
         except Exception:  # noqa: BLE001 a thread that ends would lose every lease, without a word
             _log.exception("leases could not be renewed")
             return False
         self._waits.over("heartbeat")
+        self._told = ""
         return True
 
     async def run_once(self) -> None:

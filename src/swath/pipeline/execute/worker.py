@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from swath.domain.errors import StoreUnavailable, UserError
+from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Lease
 from swath.observe.crash_points import reach
@@ -132,9 +132,16 @@ class Worker:
         # A job of which items are ready here needs more slots, not another lease.
         enough = {runner.lease.job.job_id for runner in self._runners.values() if runner.ready}
         lease = None
-        with contextlib.suppress(StoreUnavailable), self._waits.noticing("claim", WaitingFor.STORE):
-            without = self._cannot_run | enough | self._holds.jobs
-            lease = await self._parts.book.claim(options.worker_id, options.job_id, without)
+        try:
+            with contextlib.suppress(StoreUnavailable), self._waits.noticing("claim", WaitingFor.STORE):
+                without = self._cannot_run | enough | self._holds.jobs
+                lease = await self._parts.book.claim(options.worker_id, options.job_id, without)
+        except StoreDamaged as damage:
+            if damage.job_id is None:
+                raise
+            _log.error("job %s is left out by this worker: %s", damage.job_id, damage)
+            self._cannot_run.add(damage.job_id)
+            self._changed.set()  # others may be ready
         if lease is not None:
             reach("after_claim")
         return lease
@@ -173,9 +180,12 @@ class Worker:
 
     def _ended(self, lease: Lease, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a lease broke off; it will be rescued when its time is over", exc_info=error)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _tell_of(error)
         if (runner := self._runners.pop(lease.fence, None)) is not None:
+            if error is not None:
+                runner.abandon()  # nobody writes down any more what becomes of its items
             runner.slots.users.discard(runner)
             if not runner.slots.users:
                 del self._slots[lease.job.job_id]
@@ -226,3 +236,12 @@ class Worker:
             await runner.interrupt()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=INTERRUPT_SECONDS)
+
+
+def _tell_of(error: BaseException) -> None:
+    """What Swath raises on purpose says all there is to say; where anything else came from, only its traceback does."""
+    told = "a lease broke off; it will be rescued when its time is over"
+    if isinstance(error, SwathError):
+        _log.error("%s: %s", told, error)
+    else:
+        _log.error(told, exc_info=error)

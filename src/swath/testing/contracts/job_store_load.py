@@ -163,3 +163,19 @@ class LoadContract:
         await store.seal("job", 1)
         with pytest.raises(Conflict):
             await store.seal("job", 2)
+
+    @pytest.mark.parametrize(("batches", "given"), [(0, "ends after 0"), (1, "ends after 3"), (2, "ends after 7")])
+    async def test_fewer_batches_are_told_in_rows(self, store: Store, batches: int, given: str) -> None:
+        await store.submit(order())
+        for one in (batch(0, 1, "aab"), batch(1, 4, {5: "c"}, rows=4), batch(2, 8, "de")):
+            await store.load("job", one)
+        with pytest.raises(Conflict, match=rf"'job' .* it has 9 rows, and this file {given} rows$") as raised:
+            await store.seal("job", batches)
+        assert raised.value.row == {0: 1, 1: 4, 2: 8}[batches]
+
+    async def test_more_batches_than_were_loaded_are_told_too(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "abc"))
+        with pytest.raises(Conflict, match="it has 3 rows, and this file has more") as raised:
+            await store.seal("job", 2)
+        assert raised.value.row == 4

@@ -48,7 +48,12 @@ async def agree(storage: ResultStorage, artifact: Artifact, content: bytes) -> b
 
 
 class ResultStorageContract:
-    """Fixture to give: `storage`, a ResultStorage with nothing in it."""
+    """Fixture to give: `storage`, a ResultStorage with nothing in it. `sleeper` is the same place as another process
+    sees it; where there can be none it is the same object."""
+
+    @pytest.fixture
+    def sleeper(self, storage: ResultStorage) -> ResultStorage:
+        return storage
 
     async def test_staging_answers_with_keys_sizes_and_hashes_in_order(self, storage: ResultStorage) -> None:
         first, second = await staged(storage, 1, item("b", data=b"{}", other=b"12345"), item("a", data=b""))
@@ -270,6 +275,28 @@ class ResultStorageContract:
         await storage.publish("job", 2, ["a"])
         assert await all_keys(storage) == [artifact.key]
         assert await agree(storage, artifact, b"new")
+
+    @pytest.mark.parametrize("won", [False, True], ids=["lost", "won"])
+    async def test_a_job_ordered_anew_while_a_lease_of_a_deleted_one_sleeps_keeps_its_files(
+        self, storage: ResultStorage, sleeper: ResultStorage, won: bool
+    ) -> None:
+        leased = [LeasedItem(1, "a", {}, first=True), LeasedItem(2, "b", {})]
+        await sleeper.open_lease("job", 1, leased)
+        await sleeper.stage("job", 1, [item("a", data=b"old", more=b"old"), later("b", data=b"old")])
+        await storage.settle("job", 1, ["a", "b"] if won else [])
+        await storage.clear("job")
+        await storage.open_lease("job", 2, leased[:1])
+        (a,), (b,) = await storage.stage("job", 2, [item("a", data=b"new"), item("b", data=b"new")])
+        await storage.settle("job", 2, ["a", "b"])
+        with pytest.raises(LeaseLost):
+            await sleeper.stage("job", 1, [item("a", data=b"late")])
+        if won:
+            await sleeper.publish("job", 1, ["a", "b"])
+        await sleeper.settle("job", 1, ["a", "b"] if won else [])
+        for artifact in (a, b):
+            assert await agree(storage, artifact, b"new")
+        assert await all_keys(storage) == [a.key, b.key]
+        assert await storage.open_leases("job") == []
 
     async def test_clearing_what_was_never_there_is_no_trouble(self, storage: ResultStorage) -> None:
         await storage.clear("never there")

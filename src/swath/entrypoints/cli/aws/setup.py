@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Final
 
 import click
 import msgspec
 
 from swath.backends.aws.bucket import drop_results, make_bucket, try_bucket
-from swath.backends.aws.setup import Done, drop_queues, drop_table, keep_backups, make_queues, make_table
-from swath.domain.errors import BadInput, SwathError
+from swath.backends.aws.errors import NoTable
+from swath.backends.aws.setup import Done, drop_queue, drop_table, find_table, keep_backups, make_queues, make_table
+from swath.domain.errors import BadInput
 from swath.entrypoints.cli.aws.reach import Reach, reach
 from swath.entrypoints.cli.exit_codes import ExitCode
-from swath.entrypoints.cli.output import command, print_json, print_table
+from swath.entrypoints.cli.output import GAP, command, print_json
 from swath.settings import Settings
 
 __all__ = ["set_up", "take_away"]
 
+_HEADER: Final = Done("what", "name", "state")
+
 
 async def set_up(settings: Settings, *, recovery: bool, create_bucket: bool, as_json: bool) -> ExitCode:
     """Makes what is missing, and says of each thing what was done, also when a later one could not be."""
-    steps: list[Done] = []
-    try:
-        async with reach(settings) as there:
-            async for step in _make(settings, there, recovery=recovery, create_bucket=create_bucket):
-                steps.append(step)  # noqa: PERF401 those before a failure count too
-    except SwathError:
-        if not as_json:
-            _tell(steps, as_json=False)
-        raise
-    _tell(steps, as_json=as_json)
+    async with reach(settings) as there:
+        steps = _make(settings, there, recovery=recovery, create_bucket=create_bucket)
+        await _tell(steps, there, as_json=as_json)
     if (doubt := settings.places.doubt) is not None:
         click.echo(f"note: {doubt}", err=True)
     return ExitCode.COMPLETE
@@ -56,15 +54,20 @@ async def take_away(settings: Settings, said: str | None, *, results: bool, as_j
         if not _is_meant(there, said, results=results):
             click.echo("nothing was removed", err=True)
             return ExitCode.COMPLETE
-        steps: list[Done] = []
-        if results and there.bucket is not None:
-            steps.append(await drop_results(there.of_bucket, there.bucket))
-        if there.queues is not None:
-            steps += await drop_queues(there.of_queues, there.queues)
         if there.table is not None:
-            steps.append(await drop_table(there.of_table, there.table))
-    _tell(steps, as_json=as_json)
+            with suppress(NoTable):
+                await find_table(there.of_table, there.table)  # somebody else's: then the queues are hardly ours
+        await _tell(_remove(there, results=results), there, as_json=as_json)
     return ExitCode.COMPLETE
+
+
+async def _remove(there: Reach, *, results: bool) -> AsyncIterator[Done]:
+    if results and there.bucket is not None:
+        yield await drop_results(there.of_bucket, there.bucket)
+    for name in () if there.queues is None else there.queues.all:
+        yield await drop_queue(there.of_queues, name)
+    if there.table is not None:
+        yield await drop_table(there.of_table, there.table)
 
 
 def _is_meant(there: Reach, said: str | None, *, results: bool) -> bool:
@@ -90,8 +93,16 @@ def _is_meant(there: Reach, said: str | None, *, results: bool) -> bool:
     return typed.strip() == there.name
 
 
-def _tell(steps: Sequence[Done], *, as_json: bool) -> None:
+async def _tell(steps: AsyncIterator[Done], there: Reach, *, as_json: bool) -> None:
+    """A line for each step as soon as it is done: whoever reads it knows how far it came when the next one fails."""
+    names = [_HEADER.name, there.table or "", *(there.queues.all if there.queues else ())]
+    width = max(map(len, [*names, there.bucket.url if there.bucket else ""]))
+    told: list[Done] = []
+    async for step in steps:
+        if not as_json:
+            for line in (step,) if told else (_HEADER, step):
+                text = GAP.join((line.kind.ljust(len("results")), line.name.ljust(width), line.what))
+                click.echo(click.style(text, bold=line is _HEADER))
+        told.append(step)
     if as_json:
-        print_json({"steps": msgspec.to_builtins(steps)})
-    else:
-        print_table(("what", "name", "state"), [(step.kind, step.name, step.what) for step in steps])
+        print_json({"steps": msgspec.to_builtins(told)})

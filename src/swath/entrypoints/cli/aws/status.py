@@ -69,7 +69,7 @@ async def _look(settings: Settings, there: Reach) -> _Standing:
             trouble.append(str(error))
     backlog: list[Backlog] = []
     if table is not None and table.usable:
-        async with open_services(settings) as services:
+        async with open_services(settings, only_looks=True) as services:
             backlog = await services.store.backlog()
     return _Standing(
         table=table,
@@ -84,7 +84,7 @@ async def _look(settings: Settings, there: Reach) -> _Standing:
 def _troubles(table: TableState | None, queues: Sequence[QueueState]) -> Iterator[str]:
     if table is not None and not table.usable:
         hint = "; `swath aws init` makes it" if table.state == "missing" else ""
-        yield f"the table {table.name!r} is {table.state.lower()}{hint}"
+        yield table.why or f"the table {table.name!r} is {table.state.lower()}{hint}"
     for queue in queues:
         if queue.state == "missing":
             yield f"the queue {queue.name!r} is missing; `swath aws init` makes it"

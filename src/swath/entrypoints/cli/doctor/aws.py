@@ -17,7 +17,7 @@ PATIENCE_SECONDS: Final = 3.0
 
 
 def check_table(subject: Subject) -> Finding:
-    """The table is there and active."""
+    """The table is there, ours and active."""
     return _asked(_table, subject)
 
 
@@ -59,6 +59,8 @@ def _table(subject: Subject) -> Finding:
     table = asyncio.run(look())
     if table.state == "missing":
         return fail(f"there is no table {table.name!r}", "make it: `swath aws init`")
+    if table.state == "foreign":
+        return fail(table.why, "set SWATH_STORE=dynamodb://TABLE to a name of your own, then `swath aws init`")
     if not table.usable:
         return fail(f"the table {table.name!r} is {table.state.lower()}", "wait until it is active")
     if table.billing != "PAY_PER_REQUEST":

@@ -22,7 +22,7 @@ __all__ = ["show_item"]
 
 async def show_item(settings: Settings, job_id: str, item_id: str, *, as_json: bool) -> ExitCode:
     """Prints it."""
-    async with open_services(settings) as services:
+    async with open_services(settings, only_looks=True) as services:
         job = (await services.store.status(job_id)).job
         record = await services.store.item(job_id, item_id)
         location = services.storage.location(job_id)

@@ -15,7 +15,7 @@ __all__ = ["list_jobs", "show_status", "stands"]
 
 async def list_jobs(settings: Settings, limit: int, *, as_json: bool) -> ExitCode:
     """Prints the newest jobs."""
-    async with open_services(settings) as services:
+    async with open_services(settings, only_looks=True) as services:
         found = await services.store.jobs(limit=limit)
     if as_json:
         print_json([status.as_json() for status in found])
@@ -46,7 +46,7 @@ def stands(status: JobStatus) -> str:
 
 async def show_status(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
     """Prints one job."""
-    async with open_services(settings) as services:
+    async with open_services(settings, only_looks=True) as services:
         status, location = await services.status(job_id), services.storage.location(job_id)
     if as_json:
         print_json(status.as_json())

@@ -27,7 +27,7 @@ async def watch_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitCo
     """Answers as `swath run` would at the job's end. With JSON: a line for each change."""
     stop = asyncio.Event()
     stop_on_signals(stop, "no longer watching; the job is left alone", 0.0)
-    async with open_services(settings) as services, watching(quiet=as_json) as display:
+    async with open_services(settings, only_looks=True) as services, watching(quiet=as_json) as display:
         status = await services.status(job_id)
         shown = ""
         while True:

@@ -1,0 +1,143 @@
+"""Runs the real command line with AWS behaving as on bad days: `python -m swath.testing.chaos_aws.armed -- worker`.
+
+`SWATH_FAULTS` are the rates of aws_faults.py as JSON, `SWATH_FAULTS_SEED` the seed, `SWATH_FAULTS_LOG` the folder for
+what was injected. `SWATH_BROKEN=fence` switches the fence off. `--host DIR` is another machine, with that data folder.
+Only this module reads those variables: a normal process cannot be armed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from swath.backends.aws import finishing, leases, outcomes
+from swath.backends.aws.client import Answer, AwsClients, Send
+from swath.backends.aws.head import Head, HeldLease, Right
+from swath.backends.aws.heads import Change
+from swath.backends.aws.ledger import Ledger
+from swath.backends.aws.rooms import Rooms
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.lease import Directive, Grant, Lease, Report
+from swath.testing.aws_faults import Faults, Rates
+
+__all__ = ["arm", "main"]
+
+NOTE_SECONDS: Final = 0.5
+_BEYOND_ROWS: Final = 900_000  # of ends: those that the lease wrote while it had a fence stay as they are
+_MESSAGES: Final = {"send_message", "send_message_batch", "receive_message", "delete_message_batch"}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Arms this process and becomes `swath` with these arguments."""
+    words = list(arguments)
+    if words[:1] == ["--host"]:
+        os.environ["SWATH_DATA"] = words[1]
+        words = words[2:]
+    arm(os.environ)
+    sys.argv = ["swath", *words[words[:1] == ["--"] :]]
+    runpy.run_module("swath.entrypoints.cli.main", run_name="__main__", alter_sys=True)
+
+
+def arm(environment: Mapping[str, str]) -> None:
+    """Does what the variables ask for; a word that is not understood ends the process, or a test would show nothing."""
+    if given := environment.get("SWATH_FAULTS"):
+        rates = msgspec.json.decode(given, type=Rates)
+        log = environment.get("SWATH_FAULTS_LOG")
+        _inject(rates, int(environment.get("SWATH_FAULTS_SEED", "0")) + os.getpid(), None if log is None else Path(log))
+    if broken := environment.get("SWATH_BROKEN"):
+        if broken != "fence":
+            sys.exit(f"SWATH_BROKEN={broken}: only `fence` can be broken")
+        _break_fence()
+
+
+def _inject(rates: Rates, seed: int, log: Path | None) -> None:
+    """Every AwsClients that is made from now on has faults of its own."""
+    made: list[Faults] = []
+    asked: Counter[str] = Counter()
+    real = AwsClients.__init__
+
+    def armed(clients: AwsClients, region: str | None = None, **more: Any) -> None:
+        faults = Faults(seed + 1_000_003 * len(made), rates)
+        made.append(faults)
+
+        async def intercept(service: str, operation: str, params: dict[str, Any], send: Send) -> Answer:
+            asked[f"requests {service}"] += 1
+            asked["requests messages"] += operation in _MESSAGES
+            return await faults(service, operation, params, send)
+
+        real(clients, region, **{**more, "intercept": intercept})
+
+    _replace(AwsClients, "__init__", armed)
+    if log is not None:
+        threading.Thread(target=_keep_noting, args=(log, made, asked), name="chaos-notes", daemon=True).start()
+
+
+def _keep_noting(log: Path, made: list[Faults], asked: Counter[str]) -> None:
+    """Again and again, because whoever is killed cannot say it at the end."""
+    file, waiting = log / f"{os.getpid()}.json", threading.Event()
+    while True:
+        waiting.wait(NOTE_SECONDS)
+        noted = sum((faults.injected for faults in list(made)), Counter(asked))
+        fresh = file.with_suffix(".new")
+        fresh.write_text(json.dumps(noted), encoding="ascii")
+        fresh.replace(file)
+
+
+def _break_fence() -> None:
+    """Every guard against a worker that has lost its lease: the commit, the renewal, the room."""
+    _replace(finishing, "_finish", _finish_also_the_lost)
+    _replace(leases, "renew", _renew_also_the_lost)
+    _replace(Rooms, "is_open", _is_always_open)
+
+
+def _replace(owner: object, name: str, value: object) -> None:
+    getattr(owner, name)  # raises when the guard has another name by now
+    setattr(owner, name, value)
+
+
+_finish = finishing._finish  # noqa: SLF001 breaking it is the purpose
+_renew = leases.renew
+
+
+async def _finish_also_the_lost(
+    ledger: Ledger, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
+) -> Grant:
+    grant = await _finish(ledger, lease, ended, handed_back, report)
+    if grant.directive is not Directive.LOST:
+        return grant
+
+    async def decide(head: Head) -> Change[Grant]:
+        held = HeldLease(lease.fence, lease.worker_id, ledger.presence.host, Right.RUN, head.revision)
+        held.end_rows = _BEYOND_ROWS
+        rows = outcomes.write_ends(head, held, ended, ledger.times().now)
+        for end in ended:
+            outcomes.count(head, end)
+        accepted = frozenset([*(end.seq for end in ended), *(back.seq for back in handed_back)])
+        return Change(
+            Grant(directive=Directive.GO_ON, slots=report.ceiling, target=report.ceiling, accepted=accepted), rows
+        )
+
+    return await ledger.heads.change(lease.job.job_id, decide)
+
+
+async def _renew_also_the_lost(ledger: Ledger, worker_id: str, fences: Collection[int]) -> dict[int, Directive]:
+    answers = await _renew(ledger, worker_id, fences)
+    return {fence: Directive.GO_ON if said is Directive.LOST else said for fence, said in answers.items()}
+
+
+async def _is_always_open(rooms: Rooms, job: str, fence: int) -> bool:
+    del rooms, job, fence
+    return True
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,148 @@
+"""AwsJob: the names, the folder and the environment of one chaos job on the local AWS servers.
+
+Made before anything is started; the storm starts its processes from here, and the checker reads the same places.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from swath.testing.aws_servers import Endpoints
+from swath.testing.aws_servers.endpoints import DISTURBING
+from swath.testing.chaos import truth
+
+__all__ = ["GRACE_SECONDS", "HOSTS", "JOB_ID", "LEASE_SECONDS", "AwsJob", "SitePlan", "make_job"]
+
+JOB_ID: Final = "chaos"
+LEASE_SECONDS: Final = 4.0
+HEARTBEAT_SECONDS: Final = 1.0
+GRACE_SECONDS: Final = 3.0
+HOSTS: Final = 2
+
+
+@dataclass(frozen=True)
+class SitePlan:
+    """What the site policy allows, and how long a page takes."""
+
+    rate: float
+    concurrency: int
+    page_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AwsJob:
+    """`endpoints` are the true ones; workers may be led past forwarders by `detours` (variable: address)."""
+
+    folder: Path
+    items: int
+    name: str
+    endpoints: Endpoints
+    site: SitePlan
+    site_url: str
+    detours: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def items_file(self) -> Path:
+        """One name a row."""
+        return self.folder / "items.csv"
+
+    @property
+    def attempts_log(self) -> Path:
+        """One line for every attempt that any process began."""
+        return self.folder / "attempts.log"
+
+    @property
+    def log(self) -> Path:
+        """What all its processes say."""
+        return self.folder / "processes.log"
+
+    @property
+    def faults(self) -> Path:
+        """What was injected, a file for each process."""
+        return self.folder / "faults"
+
+    def host(self, number: int) -> Path:
+        """The data folder of one of its machines: who has another one does not see the first one's lock files."""
+        return self.folder / f"host-{number % HOSTS}"
+
+    @property
+    def create_arguments(self) -> list[str]:
+        """`swath jobs create …`: loads it, and leaves it to workers."""
+        scraper, policy = self.folder / "county_scraper.py", self.folder / "policy.json"
+        files = map(str, (scraper, "--items", self.items_file, "--policy", policy))
+        return ["jobs", "create", *files, "--job-id", JOB_ID, "--quiet"]
+
+    def command(self, arguments: list[str], *, host: int = 0, armed: bool = False) -> list[str]:
+        """The real command line; armed, the same through armed.py, as on the machine of that number."""
+        if not armed:
+            return [sys.executable, "-m", "swath.entrypoints.cli.main", *arguments]
+        module = "swath.testing.chaos_aws.armed"
+        return [sys.executable, "-m", module, "--host", str(self.host(host)), "--", *arguments]
+
+    def environment(self, more: Mapping[str, str] | None = None, *, direct: bool = False) -> dict[str, str]:
+        """Ours without what would disturb, short leases, and what is given; `direct` takes no detours."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SWATH_")}
+        for name in DISTURBING:
+            kept.pop(name, None)
+        return {
+            **kept,
+            **self.endpoints.environment,
+            **({} if direct else self.detours),
+            "SWATH_DATA": str(self.host(0)),
+            "SWATH_STORE": f"dynamodb://{self.name}",
+            "SWATH_RESULTS": f"s3://{self.endpoints.bucket}/{self.name}",
+            "SWATH_SITES": str(self.folder / "sites.yaml"),
+            "SWATH_DEMO_URL": self.site_url,
+            "SWATH_LEASE_SECONDS": str(LEASE_SECONDS),
+            "SWATH_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
+            "SWATH_GRACE_SECONDS": str(GRACE_SECONDS),
+            **(more or {}),
+        }
+
+
+def make_job(job: AwsJob, *, concurrency: int) -> AwsJob:
+    """Writes items, policies and scraper into a new folder."""
+    job.folder.mkdir(parents=True)
+    job.faults.mkdir()
+    with job.items_file.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["name"])
+        rows.writerows([name] for name in truth.item_ids(job.items))
+    (job.folder / "policy.json").write_text(json.dumps(_policy(concurrency)), encoding="utf-8")
+    (job.folder / "sites.yaml").write_text(_site_policy(job.site), encoding="utf-8")
+    shutil.copy(Path(__file__).with_name("county_scraper.py"), job.folder)
+    job.attempts_log.touch()
+    return job
+
+
+def _policy(concurrency: int) -> dict[str, object]:
+    """Flaky items fail once in every process that meets them; those that must fail do so after two retries."""
+    return {
+        "throttling": {"max_concurrent_workers": concurrency},
+        "retries": {
+            "max_retries": 100,
+            "backoff": "fixed",
+            "base_delay_seconds": 0.05,
+            "kinds": {"server_error": {"max_retries": 2}},
+        },
+        # Some items must fail, and a job that stops because of them would prove nothing.
+        "circuit_breaker": {"failure_threshold_percentage": 1.0, "consecutive_failures": 100_000},
+    }
+
+
+def _site_policy(site: SitePlan) -> str:
+    """With a breaker that what the items foretell cannot open."""
+    return (
+        "sites:\n  demo-county:\n"
+        f"    rate: {{tokens: {site.rate}, per_seconds: 1}}\n"
+        f"    concurrency: {site.concurrency}\n"
+        "    breaker: {window: 1000, failures: 1000}\n"
+    )

@@ -1,0 +1,183 @@
+"""Looks into the table and the bucket with plain botocore and obstore, and with nothing of the product's store.
+
+So a mistake of the product cannot hide itself. What rows look like is written down here a second time, on purpose.
+Used by storm.py (how far it is, who holds what), check.py (everything) and outages.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import botocore.session
+import msgspec
+import obstore
+from botocore.config import Config
+from obstore.store import S3Store
+
+from swath.testing.aws_servers import Endpoints
+
+__all__ = ["HeadAt", "LeaseAt", "Moment", "PlainRow", "PlainTable", "mirror"]
+
+_ENDS: Final = frozenset({"completed", "partially_completed", "failed", "cancelled"})
+_AT_ONCE: Final = 16
+
+
+class HeadAt(IntEnum):
+    """Where a value is in the head of a job."""
+
+    STATE = 2
+    GENERATION = 7
+    TOTAL = 10
+    SUCCESS = 11
+    NOT_FOUND = 12
+    FAILED = 13
+    SKIPPED = 14
+    CANCELLED = 15
+    FAILURES = 17
+    BATCHES = 23
+    FRESH_LEFT = 26
+    WAITING = 28
+    SHARES = 29
+    LEASES = 30
+
+
+class LeaseAt(IntEnum):
+    """Where a value is in a lease of the head."""
+
+    FENCE = 0
+    WORKER = 1
+    RIGHT = 3
+    RESCUED = 8
+    GAPS = 10
+
+
+class PlainRow(NamedTuple):
+    """One row of the table; `body` is unpacked."""
+
+    partition: str
+    sort: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A job at one instant. `held`: the fences of leases with items, by the process that has them."""
+
+    state: str
+    done: int
+    held: dict[int, frozenset[int]]
+    newest: int
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in _ENDS
+
+    @property
+    def fences(self) -> set[int]:
+        """Of all leases that nobody has taken away."""
+        return {fence for fences in self.held.values() for fence in fences}
+
+
+class PlainTable:
+    """A table of DynamoDB, read row by row."""
+
+    def __init__(self, endpoints: Endpoints, name: str) -> None:
+        session: Any = botocore.session.Session()
+        self._name = name
+        self._client: Any = session.create_client(
+            "dynamodb",
+            region_name=endpoints.region,
+            endpoint_url=endpoints.dynamodb_url,
+            aws_access_key_id=endpoints.access_key,
+            aws_secret_access_key=endpoints.secret_key,
+            config=Config(connect_timeout=5, read_timeout=20, retries={"total_max_attempts": 5}),
+        )
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self._client.close()
+
+    def row(self, partition: str, sort: str) -> bytes | None:
+        """The body of one row, if it is there."""
+        key = {"p": {"S": partition}, "s": {"S": sort}}
+        item = self._client.get_item(TableName=self._name, Key=key, ConsistentRead=True).get("Item")
+        return None if item is None else _row(item).body
+
+    def rows(self) -> Iterator[PlainRow]:
+        """Everything there is."""
+        asked: dict[str, Any] = {"TableName": self._name, "ConsistentRead": True}
+        while True:
+            page = self._client.scan(**asked)
+            yield from map(_row, page["Items"])
+            if "LastEvaluatedKey" not in page:
+                return
+            asked["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def number(self, job_id: str) -> int | None:
+        """Under which number a job is kept."""
+        named = self.row(f"name/{job_id}", "name")
+        return None if named is None else int(named)
+
+    def head(self, number: int) -> list[Any]:
+        """What the head of a job holds, in the order of HeadAt."""
+        body = self.row(f"job/{number}", "head")
+        head: list[Any] = [] if body is None else msgspec.msgpack.decode(body, strict=False)
+        return head
+
+    def moment(self, number: int) -> Moment:
+        """The job now."""
+        head = self.head(number)
+        held: dict[int, set[int]] = {}
+        leases = head[HeadAt.LEASES]
+        for lease in leases:
+            if lease[LeaseAt.RIGHT] == "run" and not lease[LeaseAt.RESCUED]:
+                held.setdefault(_pid(lease[LeaseAt.WORKER]), set()).add(lease[LeaseAt.FENCE])
+        done = head[HeadAt.SUCCESS] + head[HeadAt.FAILED] + head[HeadAt.SKIPPED]
+        newest = max((lease[LeaseAt.FENCE] for lease in leases), default=0)
+        return Moment(head[HeadAt.STATE], done, {pid: frozenset(fences) for pid, fences in held.items()}, newest)
+
+
+def _row(item: dict[str, Any]) -> PlainRow:
+    packed = item.get("b", {}).get("B")
+    return PlainRow(item["p"]["S"], item["s"]["S"], b"" if packed is None else zlib.decompress(packed))
+
+
+def _pid(worker_id: str) -> int:
+    """A worker is called host-pid-chance."""
+    parts = worker_id.rsplit("-", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0
+
+
+async def mirror(endpoints: Endpoints, prefix: str, folder: Path) -> int:
+    """Copies every object under a prefix of the bucket to a file of the same name; answers how many there are."""
+    store = S3Store(
+        endpoints.bucket,
+        prefix=prefix,
+        endpoint=endpoints.s3_url,
+        region=endpoints.region,
+        access_key_id=endpoints.access_key,
+        secret_access_key=endpoints.secret_key,
+        client_options={"allow_http": True},
+    )
+    gate, copied = asyncio.Semaphore(_AT_ONCE), 0
+
+    async def copy(path: str) -> None:
+        async with gate:
+            body = bytes(await (await obstore.get_async(store, path)).bytes_async())
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(body)
+
+    async for page in obstore.list(store, chunk_size=1_000):
+        async with asyncio.TaskGroup() as group:
+            for found in page:
+                group.create_task(copy(found["path"]))
+        copied += len(page)
+    return copied

@@ -1,0 +1,147 @@
+"""The figures of a chaos run on AWS: as a table for people, as JSON, and inside a Markdown page between two marks."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from swath.testing.chaos.findings import Findings, Kind
+from swath.testing.chaos_aws.check import Checked
+from swath.testing.chaos_aws.job import AwsJob
+from swath.testing.chaos_aws.pace import Paced
+from swath.testing.chaos_aws.storm import Storm
+
+__all__ = ["Figures", "table", "write_page"]
+
+_SERVERS = "DynamoDB Local, SeaweedFS, ministack"
+
+
+@dataclass
+class Figures:
+    """Everything that is reported. Times in seconds."""
+
+    command: str
+    seed: int
+    storm: dict[str, Any] = field(default_factory=dict)
+    paced: dict[str, Any] = field(default_factory=dict)
+    outages: list[dict[str, Any]] = field(default_factory=list)
+    found: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    machine: str = field(
+        default_factory=lambda: f"{os.cpu_count()} cores, Python {platform.python_version()}, {_SERVERS}"
+    )
+
+    def add_storm(self, job: AwsJob, storm: Storm, checked: Checked, verify_code: int) -> None:
+        """What the storm did, and what came of it."""
+        begun, kept = checked.attempts_begun, checked.attempts_kept
+        self.storm = {
+            "items": job.items,
+            "processes": storm.plan.processes,
+            "strikes": dict(sorted(storm.counted.items())),
+            "faults": dict(sorted(_injected(job.faults).items())),
+            "attempts": begun,
+            "wasted_attempts": begun - kept,
+            "rows": checked.rows,
+            "objects": checked.objects,
+            "unseen_objects": checked.unseen_objects,
+            "items_per_second": round(job.items / storm.seconds, 1),
+            "seconds": round(storm.seconds, 1),
+            "verify_exit_code": verify_code,
+        }
+
+    def add_pace(self, job: AwsJob, paced: Paced) -> None:
+        """How the site was visited."""
+        self.paced = {
+            **{name: round(value, 3) for name, value in asdict(paced).items()},
+            "rate": job.site.rate,
+            "concurrency": job.site.concurrency,
+            "well": paced.well(job.site),
+        }
+
+    def finish(self, findings: Findings, seconds: float) -> None:
+        """The count of problems, at the end."""
+        self.found = {kind.value: findings.found[kind] for kind in Kind}
+        self.problems = [str(problem) for problem in findings.problems]
+        self.seconds = round(seconds, 1)
+
+
+def _injected(folder: Path) -> Counter[str]:
+    """By all processes together; of one that was killed up to its last half second."""
+    total: Counter[str] = Counter()
+    for file in folder.glob("*.json"):
+        total.update(json.loads(file.read_text(encoding="ascii")))
+    return total
+
+
+def table(figures: Figures) -> str:
+    """Two columns for a terminal."""
+    rows = _rows(figures)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+
+
+def write_page(page: Path, figures: Figures) -> None:
+    """Replaces what stands between the marks of a page: of outages, if there were any, else of the storm."""
+    kind = "outages" if figures.outages else "figures"
+    begin_mark, end_mark = f"<!-- {kind}: begin -->", f"<!-- {kind}: end -->"
+    before, begin, rest = page.read_text(encoding="utf-8").partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
+    if not (begin and end):
+        raise SystemExit(f"{page} has no place for figures: {begin_mark} … {end_mark}")
+    lines = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _rows(figures))]
+    page.write_text("\n".join([before + begin, "", *lines, "", end + after]), encoding="utf-8")
+
+
+def _rows(figures: Figures) -> list[tuple[str, str]]:
+    return [
+        *(_storm_rows(figures.storm) if figures.storm else ()),
+        *(_pace_rows(figures.paced) if figures.paced else ()),
+        *((str(outage["name"]), str(outage["told"])) for outage in figures.outages),
+        *((name.replace("_", " "), f"{count:,}") for name, count in figures.found.items()),
+        ("wall time", f"{figures.seconds:,.0f} s"),
+        ("made by", f"`{figures.command}`"),
+        ("machine", figures.machine),
+    ]
+
+
+def _storm_rows(storm: dict[str, Any]) -> list[tuple[str, str]]:
+    strikes, faults = Counter(storm["strikes"]), Counter(storm["faults"])
+    requests = f"{faults['requests dynamodb']:,} DynamoDB, {faults['requests sqs']:,} SQS"
+    by_host = ", ".join(f"{strikes[f'SIGKILL on host {host}']:,} on host {host}" for host in (0, 1))
+    done = [(name, count) for name, count in faults.items() if not name.startswith("requests")]
+    share = round(100 * storm["wasted_attempts"] / storm["attempts"], 2) if storm["attempts"] else 0.0
+    return [
+        ("items, processes", f"{storm['items']:,}, {storm['processes']} on 2 hosts"),
+        ("kill -9", f"{strikes['SIGKILL']:,} ({strikes['SIGKILL with lease']:,} with lease; {by_host})"),
+        ("SIGSTOP beyond the lease", f"{strikes['SIGSTOP']:,} ({strikes['SIGSTOP with lease']:,} with lease)"),
+        ("woke up without their lease", f"{strikes['woken without lease']:,}"),
+        ("requests of workers", requests),
+        ("faults injected there", ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in done)),
+        ("attempts, wasted", f"{storm['attempts']:,}, {storm['wasted_attempts']:,} ({share} %)"),
+        ("items/s under fire", f"{storm['items_per_second']:,.1f} for {storm['seconds']:,.0f} s"),
+        ("rows and objects counted", f"{storm['rows']:,} and {storm['objects']:,}"),
+        ("objects of sleepers, unseen", f"{storm['unseen_objects']:,}"),
+        ("swath jobs verify", f"exit code {storm['verify_exit_code']}"),
+    ]
+
+
+def _pace_rows(paced: dict[str, Any]) -> list[tuple[str, str]]:
+    asked = f"{paced['requests']:,} requests, {paced['struck']:,} of them of workers struck meanwhile"
+    return [
+        ("the site saw", f"{asked}; {paced['used']:.0%} of the rate used"),
+        (
+            f"rate {paced['rate']:g}/s, worst window",
+            f"{paced['excess']:+.2f} of what is allowed ({paced['excess_of_all']:+.2f} with those struck)",
+        ),
+        (
+            f"{paced['concurrency']} requests at once, at most",
+            f"{paced['most_open']} ({paced['most_open_of_all']} with those struck)",
+        ),
+        ("the site was away from its sockets", f"{paced['lag_seconds'] * 1000:.0f} ms at the worst"),
+    ]

@@ -1,0 +1,176 @@
+"""Storm: several `swath worker` on two machines run one job, and are killed and frozen at random until it has ended.
+
+Before: the job is in the store (job.py). After: nothing runs any more, and check.py counts what is left. Strikes are
+tied to the items done, so that they spread over the whole job however fast it is.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from swath.testing.chaos import interruption
+from swath.testing.chaos.findings import Findings, Kind
+from swath.testing.chaos.processes import Pack, Process, log_errors
+from swath.testing.chaos_aws.job import GRACE_SECONDS, HOSTS, JOB_ID, LEASE_SECONDS, AwsJob
+from swath.testing.chaos_aws.pace import Strike
+from swath.testing.chaos_aws.reading import Moment, PlainTable
+
+__all__ = ["Storm", "StormPlan"]
+
+TICK_SECONDS: Final = 0.1
+STOP_SECONDS: Final = 2 * GRACE_SECONDS + 20.0  # a worker told to stop is gone by then, on a busy machine too
+KILL, STOP, FREEZE, WAKE = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGCONT
+
+
+@dataclass(frozen=True, kw_only=True)
+class StormPlan:
+    """How much of what; `environment` is given to all workers."""
+
+    kills: int
+    freezes: int
+    processes: int
+    seed: int
+    stall_seconds: float
+    environment: dict[str, str]
+
+
+@dataclass
+class Storm:
+    """One run. What is counted here is shown by report.py."""
+
+    job: AwsJob
+    plan: StormPlan
+    findings: Findings
+    counted: Counter[str] = field(default_factory=Counter)
+    strikes: list[Strike] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.plan.seed)  # noqa: S311 chaos must be repeatable, not secret
+        self._table = PlainTable(self.job.endpoints, self.job.name)
+        commands = {str(host): self.job.command(["worker"], host=host, armed=True) for host in range(HOSTS)}
+        self._pack = Pack(commands, self.job.environment(self.plan.environment), self.job.log)
+        kinds = [KILL] * self.plan.kills + [FREEZE] * self.plan.freezes
+        last = self.job.items * 97 // 100
+        self._ahead = sorted(((self._random.randrange(last), kind) for kind in kinds), reverse=True)
+        self._naps: list[tuple[float, Process]] = []
+        self._progress = (0, 0, time.monotonic())
+        self._given_up = False
+
+    def run(self) -> None:
+        """Returns when the job has ended or will not, with all processes gone."""
+        number = self._table.number(JOB_ID)
+        if number is None:
+            raise SystemExit("the job could not be created")
+        began = time.monotonic()
+        with self._pack:
+            for process in range(self.plan.processes):
+                self._pack.start(str(process % HOSTS))
+            while not self._over(number):
+                time.sleep(TICK_SECONDS)
+                interruption.check()
+            self.seconds = time.monotonic() - began
+            if not self._given_up:
+                self._send_home()
+        self._table.close()
+        for line in log_errors(self.job.log)[:10]:
+            self.findings.add(Kind.WRONG, "a process said", line)
+
+    def _over(self, number: int) -> bool:
+        """One turn; whether the job has ended, or the run is given up."""
+        now, seen = time.monotonic(), self._table.moment(number)
+        for process in self._pack.ended():
+            self._judge(process)
+            self._pack.start(process.role)
+        for due, process in [nap for nap in self._naps if nap[0] <= now]:
+            self._naps.remove((due, process))
+            self._wake(process, seen)
+        if seen.over:
+            kills = sum(kind is KILL for _, kind in self._ahead)
+            self.findings.expect(not kills, Kind.WRONG, "the storm", f"{kills} kills were not made")
+            return True
+        self._strike_planned(now, seen)
+        return self._stalled(seen, now)
+
+    def _stalled(self, seen: Moment, now: float) -> bool:
+        if (seen.done, seen.newest) != self._progress[:2]:
+            self._progress = (seen.done, seen.newest, now)
+        if now - self._progress[2] < self.plan.stall_seconds:
+            return False
+        told = f"nothing has moved for {self.plan.stall_seconds:g} s at {seen.done} items"
+        self.findings.add(Kind.WRONG, "the job", told)
+        self._given_up = True
+        return True
+
+    # -- strikes -------------------------------------------------------------------------------------------------------
+
+    def _strike_planned(self, now: float, seen: Moment) -> None:
+        later = []
+        while self._ahead and seen.done >= self._ahead[-1][0]:
+            planned = self._ahead.pop()
+            target = self._target(planned[1], seen)
+            if target is None:
+                later.append(planned)
+            else:
+                self._strike(target, planned[1], now, seen)
+        self._ahead += reversed(later)
+
+    def _target(self, kind: signal.Signals, seen: Moment) -> Process | None:
+        """None when there is nobody to strike now, or when nobody else could move any more."""
+        targets = [process for process in self._pack.alive if not (process.frozen or process.struck)]
+        if kind is FREEZE and len(self._naps) >= max(1, self.plan.processes // 2):
+            return None
+        # One that holds nothing, because it has only just been started, would prove little.
+        holders = [process for process in targets if seen.held.get(process.pid)]
+        if not holders and self._random.random() < 0.95:
+            return None
+        return self._random.choice(holders or targets) if targets else None
+
+    def _strike(self, process: Process, kind: signal.Signals, now: float, seen: Moment) -> None:
+        self.counted[kind.name] += 1
+        held = seen.held.get(process.pid, frozenset())
+        self.counted[f"{kind.name} with lease"] += bool(held)
+        self.counted[f"{kind.name} on host {process.role}"] += 1
+        if kind is KILL:
+            self.strikes.append(Strike(process.pid, time.monotonic()))
+            self._pack.kill(process)
+            return
+        process.held = held
+        self.strikes.append(Strike(process.pid, time.monotonic()))
+        process.send(kind)
+        self._naps.append((now + LEASE_SECONDS + self._random.uniform(0.7, 3.0), process))
+
+    def _wake(self, process: Process, seen: Moment) -> None:
+        if process not in self._pack.alive:
+            return
+        self.counted["woken without lease"] += bool(process.held and not process.held & seen.fences)
+        at = next(at for at, strike in enumerate(self.strikes) if strike.pid == process.pid and strike.until > 1e300)
+        self.strikes[at] = self.strikes[at]._replace(until=time.monotonic())
+        process.send(WAKE)
+
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    def _judge(self, process: Process) -> None:
+        code = process.popen.returncode
+        fine = {-KILL} if KILL in process.signals else {0} if STOP in process.signals else set()
+        self.findings.expect(code in fine, Kind.WRONG, "worker", f"it ended by itself with code {code}")
+
+    def _send_home(self) -> None:
+        """The job has ended: workers stop when asked to."""
+        for process in self._pack.alive:
+            if process.frozen:
+                process.send(WAKE)
+            process.send(STOP)
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._pack.alive and time.monotonic() < deadline:
+            time.sleep(TICK_SECONDS)
+            for process in self._pack.ended():
+                self._judge(process)
+        for process in self._pack.alive:
+            told = f"process {process.pid} was still there {STOP_SECONDS:g} s after the end"
+            self.findings.add(Kind.WRONG, "worker", told)

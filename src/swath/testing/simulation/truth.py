@@ -1,0 +1,127 @@
+"""Truth: what really runs and what has really ended, counted apart from the store, and checked at every change.
+
+Told by worker.py and keeper.py; report.py shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from swath.domain.attempt import Ended
+from swath.testing.simulation.plan import JobPlan, Plan
+
+__all__ = ["JobTruth", "Truth"]
+
+
+class JobTruth:
+    """One job. `useful_seconds` is time of attempts that came to an end; what a death cut short is wasted."""
+
+    __slots__ = (
+        "began_at",
+        "ended",
+        "ended_at",
+        "ends",
+        "first_sent",
+        "open",
+        "peak",
+        "plan",
+        "quiet_since",
+        "running",
+        "useful_seconds",
+    )
+
+    def __init__(self, plan: JobPlan) -> None:
+        self.plan = plan
+        self.running = 0
+        self.began_at = 0.0  # the last of its items, on the boot clock
+        self.open = 0
+        self.quiet_since = 0.0  # on the boot clock: no request is open, though items have slots
+        self.peak = 0
+        self.useful_seconds = 0.0
+        self.ends = bytearray(plan.items + 1)  # by sequence number, from 1
+        self.ended = 0
+        self.ended_at: float | None = None
+        self.first_sent: float | None = None  # from the beginning, as the one before
+
+
+class Truth:
+    """`problems` must stay empty. `capacity` and `used` add up, once a second, requests that could be and were open."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.jobs = {each.job.job_id: JobTruth(each) for each in plan.jobs}
+        self.problems: list[str] = []
+        self.attempts = 0
+        self.wasted_attempts = 0
+        self.open = dict.fromkeys(plan.concurrency, 0)
+        self.peak_open = dict.fromkeys(plan.concurrency, 0)
+        self.capacity = 0
+        self.used = 0
+        self.quiet_seconds = 0.0  # the longest that a job had items in slots and nothing at its site
+        self.quiet_job = ""
+        self._concurrency = plan.concurrency
+        self._of_site = {
+            site: [truth for truth in self.jobs.values() if truth.plan.site == site] for site in plan.concurrency
+        }
+
+    def begins(self, job_id: str, now: float) -> None:
+        """An item has taken a slot."""
+        job = self.jobs[job_id]
+        if not job.running:
+            job.quiet_since = now
+        job.running += 1
+        job.began_at = now
+        job.peak = max(job.peak, job.running)
+        if job.running > job.plan.limit:
+            self.problems.append(f"{job_id} runs {job.running} items, {job.plan.limit} are allowed")
+
+    def leaves(self, job_id: str) -> None:
+        """It has given it back, or its worker died."""
+        self.jobs[job_id].running -= 1
+
+    def opens(self, site: str, job_id: str, elapsed: float) -> None:
+        """A request is sent."""
+        job = self.jobs[job_id]
+        if job.first_sent is None:
+            job.first_sent = elapsed
+        self.attempts += 1
+        job.open += 1
+        self.open[site] += 1
+        self.peak_open[site] = max(self.peak_open[site], self.open[site])
+        if self.open[site] > self._concurrency[site]:
+            self.problems.append(f"{site} has {self.open[site]} open requests, {self._concurrency[site]} are allowed")
+
+    def closes(self, site: str, job_id: str, now: float, seconds: float | None) -> None:
+        """It is answered after so long; None when its worker died."""
+        self.open[site] -= 1
+        self.jobs[job_id].open -= 1
+        self.jobs[job_id].quiet_since = now
+        if seconds is None:
+            self.wasted_attempts += 1
+        else:
+            self.jobs[job_id].useful_seconds += seconds
+
+    def counted(self, job_id: str, ended: Iterable[Ended], accepted: frozenset[int]) -> None:
+        """A commit was made."""
+        job = self.jobs[job_id]
+        for end in ended:
+            if end.seq in accepted:
+                job.ended += 1
+                job.ends[end.seq] += 1
+                if job.ends[end.seq] > 1:
+                    self.problems.append(f"{job_id}: item {end.seq} ended {job.ends[end.seq]} times")
+
+    def look(self, arrived: Iterable[str], now: float) -> None:
+        """Once a second: how many requests could be open with the work there is, and how many are; who gets none."""
+        for job in self.jobs.values():
+            if job.running and not job.open and now - job.quiet_since > self.quiet_seconds:
+                self.quiet_seconds, self.quiet_job = now - job.quiet_since, job.plan.job.job_id
+        present = set(arrived)
+        for site, jobs in self._of_site.items():
+            wanted = sum(
+                min(job.plan.limit, job.plan.items - job.ended)
+                for job in jobs
+                if job.plan.job.job_id in present and job.ended_at is None and not job.plan.doomed
+            )
+            possible = min(self._concurrency[site], wanted)
+            self.capacity += possible
+            self.used += min(possible, self.open[site])

@@ -1,0 +1,113 @@
+"""Turns: who is passed over, for how many leases and for how long (S3). Looks at the store from outside.
+
+A job is runnable for a worker that could get a lease of it: items could be handed out, others do not have all its
+slots, and the worker has nothing of it at hand. Told of every lease by world.py, and once a second of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple
+
+from swath.backends.aws.back import BUCKET_SECONDS
+from swath.domain.circuit import unreleased
+from swath.domain.policy import CircuitBreaker
+from swath.testing.simulation.heads import Seen
+
+__all__ = ["BOUND", "Claimer", "Turns"]
+
+BOUND: Final = 4  # leases for each runnable job, after which S3 is broken
+
+
+class Claimer(NamedTuple):
+    """Who got a lease: the worker, the job, and the jobs that it did not want."""
+
+    worker_id: str
+    job_id: str
+    without: Collection[str]
+
+
+class _Passed:
+    """A job since its last lease: leases that others got instead, and the most jobs that were runnable then."""
+
+    __slots__ = ("leases", "most")
+
+    def __init__(self) -> None:
+        self.leases = 0
+        self.most = 1
+
+
+class Turns:
+    """`worst` is the largest number of leases that others got, for each runnable job, before one got its own.
+
+    `longest_seconds` is the longest that a job with items to hand out and a free slot got neither a lease nor a start.
+    """
+
+    def __init__(self, limits: dict[str, int], last_start: Callable[[str], float]) -> None:
+        self.leases = 0
+        self.worst = 0.0
+        self.longest_seconds = 0.0
+        self.longest_job = ""
+        self.problems: list[str] = []
+        self.most_runnable = 0
+        self._limits = limits
+        self._last_start = last_start
+        self._passed: dict[str, _Passed] = {}
+        self._hungry_since: dict[str, float] = {}
+
+    def granted(self, claimer: Claimer, seen: Sequence[Seen], shared: float, now: float) -> None:
+        """A lease was handed out, and these are the heads after it."""
+        self.leases += 1
+        self.look(seen, shared, now)
+        self._hungry_since.pop(claimer.job_id, None)
+        self._passed.pop(claimer.job_id, None)
+        there = {each.head.job_id for each in seen if _claimable(each, shared)}
+        for job_id in [job_id for job_id in self._passed if job_id not in there]:
+            del self._passed[job_id]
+        runnable = [each.head.job_id for each in seen if self._is_runnable(each, claimer) and each.head.job_id in there]
+        k = len(runnable) + 1
+        self.most_runnable = max(self.most_runnable, k)
+        for job_id in runnable:
+            self._pass_over(job_id, k)
+
+    def look(self, seen: Sequence[Seen], shared: float, now: float) -> None:
+        """Time has passed."""
+        hungry = {each.head.job_id for each in seen if self._has_slots(each) and _claimable(each, shared)}
+        for job_id in [job_id for job_id in self._hungry_since if job_id not in hungry]:
+            del self._hungry_since[job_id]
+        for job_id in hungry:
+            since = max(self._hungry_since.setdefault(job_id, now), self._last_start(job_id))
+            if now - since > self.longest_seconds:
+                self.longest_seconds, self.longest_job = now - since, job_id
+
+    def _pass_over(self, job_id: str, k: int) -> None:
+        passed = self._passed.setdefault(job_id, _Passed())
+        passed.leases += 1
+        passed.most = max(passed.most, k)
+        self.worst = max(self.worst, passed.leases / passed.most)
+        if passed.leases == BOUND * passed.most:
+            self.problems.append(f"{job_id} was passed over {passed.leases} times, with {passed.most} runnable jobs")
+
+    def _has_slots(self, seen: Seen) -> bool:
+        limit = self._limits[seen.head.job_id]
+        return seen.workers < limit and seen.slots < limit
+
+    def _is_runnable(self, seen: Seen, claimer: Claimer) -> bool:
+        job_id = seen.head.job_id
+        if job_id == claimer.job_id or job_id in claimer.without:
+            return False
+        return seen.workers < self._limits[job_id]
+
+
+def _claimable(seen: Seen, shared: float) -> bool:
+    """Whether items could be handed out now."""
+    head = seen.head
+    if not head.may_start:
+        return False
+    due = [waiting for bucket, waiting in head.waiting.items() if not bucket or bucket + BUCKET_SECONDS <= shared]
+    unbegun = head.fresh_left + sum(waiting.untried for waiting in due)
+    most = unreleased(head.circuit, _BREAKER)
+    return bool(unbegun if most is None else min(most, unbegun)) or any(each.suspects or each.begun for each in due)
+
+
+_BREAKER: Final = CircuitBreaker()

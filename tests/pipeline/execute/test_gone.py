@@ -1,0 +1,138 @@
+"""The store is taken away for good while a worker runs items: it says so in single lines and leaves nothing running."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from swath import HttpScraper, Input, WebSession
+from swath import scraper as declare
+from swath.backends.clock import SystemClock
+from swath.backends.memory.queue import MemoryHints, MemoryQueue
+from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.site_book import MemorySiteBook
+from swath.backends.memory.store import MemoryStore
+from swath.domain.attempt import Ended, HandedBack
+from swath.domain.errors import UserError
+from swath.domain.item import Item
+from swath.domain.job import Job
+from swath.domain.lease import Grant, Lease, Report
+from swath.domain.policy import ExecutionPolicy
+from swath.pipeline.execute.parts import Parts, WorkerOptions
+from swath.pipeline.execute.worker import Worker
+from swath.pipeline.finish.deletion import Remover
+from swath.pipeline.finish.ending import Finisher
+from swath.ports.job_store import Batch
+from swath.testing.network import open_network
+
+
+class Goes(MemoryStore):
+    """Raises `trouble` from the moment on that there is one."""
+
+    trouble: Exception | None = None
+
+    async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
+        if isinstance(self.trouble, UserError):
+            raise self.trouble
+        return await super().claim(worker_id, job_id, without)
+
+    async def finish(
+        self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
+    ) -> Grant:
+        if self.trouble is not None:
+            raise self.trouble
+        return await super().finish(lease, ended, handed_back, report)
+
+
+class In(Input):
+    n: int
+
+
+@declare("endless", version="1")
+class Endless(HttpScraper):
+    """Two items never end, the third does at once."""
+
+    Input = In
+
+    def __init__(self) -> None:
+        self.running = 0
+
+    async def fetch(self, item: In, web: WebSession) -> None:
+        self.running += 1
+        try:
+            await asyncio.sleep(3_600 if item.n < 3 else 0.3)
+        finally:
+            self.running -= 1
+
+
+@pytest.fixture
+def clock() -> SystemClock:
+    return SystemClock()
+
+
+async def loaded(clock: SystemClock) -> Goes:
+    store = Goes(clock, 30.0)
+    policy = ExecutionPolicy.model_validate({"throttling": {"max_concurrent_workers": 3}})
+    await store.submit(Job(job_id="j", scraper_id="endless", policy=policy))
+    await store.load("j", Batch(0, 1, 3, "d", tuple(Item(n, str(n), {"n": n}) for n in (1, 2, 3))))
+    await store.seal("j", 1)
+    return store
+
+
+def worker_of(store: Goes, clock: SystemClock, scraper: Endless) -> Worker:
+    registry: Any = SimpleNamespace(get=lambda *_: scraper)
+    transport: Any = None
+    storage = MemoryResults()
+    parts = Parts(
+        book=store,
+        queue=MemoryQueue(MemoryHints(clock, 30.0)),
+        storage=storage,
+        clock=clock,
+        registry=registry,
+        sites=MemorySiteBook(clock),
+        network=open_network(transport, clock),
+        finisher=Finisher(store, store, storage, clock, "w"),
+        remover=Remover(store, storage, clock, "w"),
+        sweeper=None,
+    )
+    return Worker(parts, WorkerOptions(worker_id="w", heartbeat_seconds=0.3, report_seconds=0.2, grace_seconds=5.0))
+
+
+@pytest.mark.req("Z9")
+async def test_a_store_that_is_gone_is_told_in_one_line_a_lease(
+    clock: SystemClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, scraper, before = await loaded(clock), Endless(), asyncio.all_tasks()
+    working = asyncio.create_task(worker_of(store, clock, scraper).run(asyncio.Event()))
+    async with asyncio.timeout(10):
+        while scraper.running < 3:
+            await asyncio.sleep(0.01)
+        store.trouble = UserError("there is no table")
+        with pytest.raises(UserError, match="no table"):
+            await working
+        while scraper.running:
+            await asyncio.sleep(0.01)
+    told = [record for record in caplog.records if "broke off" in record.message]
+    assert [record.message.partition(": ")[2] for record in told] == ["there is no table"]
+    assert not any(record.exc_info for record in caplog.records)
+    assert asyncio.all_tasks() <= before
+
+
+@pytest.mark.req("Z9")
+async def test_a_bug_is_told_with_its_traceback_and_the_items_of_the_lease_end(
+    clock: SystemClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, scraper, stop = await loaded(clock), Endless(), asyncio.Event()
+    store.trouble = ZeroDivisionError()
+    working = asyncio.create_task(worker_of(store, clock, scraper).run(stop))
+    async with asyncio.timeout(10):
+        while not any("broke off" in record.message and record.exc_info for record in caplog.records):
+            await asyncio.sleep(0.01)
+        while scraper.running:
+            await asyncio.sleep(0.01)
+        stop.set()
+        await working

@@ -1,0 +1,97 @@
+"""A job that cannot be handed out costs no other job its worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from swath import HttpScraper, Input, WebSession
+from swath import scraper as declare
+from swath.backends.clock import SystemClock
+from swath.backends.memory.queue import MemoryHints, MemoryQueue
+from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.site_book import MemorySiteBook
+from swath.backends.memory.store import MemoryStore
+from swath.domain.errors import StoreDamaged
+from swath.domain.lease import Lease
+from swath.pipeline.execute.parts import Parts, WorkerOptions
+from swath.pipeline.execute.worker import Worker
+from swath.pipeline.finish.deletion import Remover
+from swath.pipeline.finish.ending import Finisher
+from swath.testing.contracts.orders import ready
+from swath.testing.network import open_network
+
+
+class Damaged(MemoryStore):
+    """Cannot hand out one of its jobs; with `whole` it does not know which."""
+
+    whole = False
+
+    async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
+        if "bad" not in without:
+            raise StoreDamaged("the row is too large", None if self.whole else "bad")
+        return await super().claim(worker_id, job_id, without)
+
+
+class In(Input):
+    parcel: str
+
+
+@declare("quick", version="1")
+class Quick(HttpScraper):
+    """Finds nothing, at once."""
+
+    Input = In
+
+    async def fetch(self, item: In, web: WebSession) -> None:
+        return
+
+
+def worker_of(store: Damaged, clock: SystemClock) -> Worker:
+    registry: Any = SimpleNamespace(get=lambda *_: Quick())
+    transport: Any = None
+    storage = MemoryResults()
+    parts = Parts(
+        book=store,
+        queue=MemoryQueue(MemoryHints(clock, 30.0)),
+        storage=storage,
+        clock=clock,
+        registry=registry,
+        sites=MemorySiteBook(clock),
+        network=open_network(transport, clock),
+        finisher=Finisher(store, store, storage, clock, "w"),
+        remover=Remover(store, storage, clock, "w"),
+        sweeper=None,
+    )
+    return Worker(parts, WorkerOptions(worker_id="w", heartbeat_seconds=0.3, report_seconds=0.2, grace_seconds=5.0))
+
+
+@pytest.mark.req("W5", "Z9")
+async def test_a_job_that_cannot_be_handed_out_is_left_out_and_said_so_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, stop = SystemClock(), asyncio.Event()
+    store = Damaged(clock, 30.0)
+    await ready(store, "good")
+    working = asyncio.create_task(worker_of(store, clock).run(stop))
+    async with asyncio.timeout(10):
+        while not (await store.status("good")).state.terminal:
+            await asyncio.sleep(0.01)
+        stop.set()
+        await working
+    told = [record.message for record in caplog.records if "bad" in record.message]
+    assert told == ["job bad is left out by this worker: the row is too large"]
+
+
+@pytest.mark.req("Z9")
+async def test_damage_of_no_job_in_particular_ends_the_worker() -> None:
+    clock = SystemClock()
+    store = Damaged(clock, 30.0)
+    store.whole = True
+    with pytest.raises(StoreDamaged):
+        async with asyncio.timeout(10):
+            await worker_of(store, clock).run(asyncio.Event())

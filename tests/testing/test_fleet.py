@@ -1,0 +1,139 @@
+"""The short form of `make fleet`: jobs on the local AWS servers through real processes, a count that finds fault."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from swath.backends.aws.meter import Meter
+from swath.testing.aws_servers import Endpoints
+from swath.testing.chaos import interruption
+from swath.testing.chaos_aws.reading import PlainRow, PlainTable
+from swath.testing.fleet import __main__ as fleet
+from swath.testing.fleet import loading, report
+from swath.testing.fleet.meters import read_meters
+from swath.testing.fleet.place import Place
+from swath.testing.fleet.report import Figures, problems
+from swath.testing.fleet.slots import Slow
+from swath.testing.fleet.work import Order, Worked, work
+from swath.testing.slot_use import SlotPlan, Used
+from swath.testing.soak.job import item_ids
+from swath.testing.soak.report import BEGIN, END
+from tests.aws.conftest import aws, aws_servers
+
+__all__ = ["aws", "aws_servers"]  # the fixtures of the servers
+
+
+def noted(folder: Path, *meters: Meter) -> Path:
+    (folder / "1.json").write_bytes(msgspec.json.encode(list(meters)))
+    return folder
+
+
+def worked(folder: Path, write_units: float) -> Worked:
+    folder.mkdir()
+    asked = read_meters(noted(folder, Meter(write_units=write_units)), 1_000)
+    order = Order(scraper="example-mock", items=1_000, workers=2, concurrency=8)
+    return Worked(
+        order=order, seconds=10, cpu_seconds=1, ending_seconds=1, ending_cpu_seconds=1, asked_to_load=asked, asked=asked
+    )
+
+
+@pytest.mark.req("Q3")
+def test_meters_of_all_processes_are_added_and_priced(tmp_path: Path) -> None:
+    first, second = Meter(write_units=300.0, read_units=80.0), Meter(write_units=100.0)
+    first.requests.update({"dynamodb.put_item": 30, "sqs.receive_message": 10})
+    second.requests.update({"s3.put_object": 200, "s3.get_object": 100, "s3.delete_objects": 7, "dynamodb.query": 10})
+    first.declined["dynamodb.put_item"] = 3
+    noted(tmp_path, first)
+    (tmp_path / "2.json").write_bytes(msgspec.json.encode([second]))
+    asked = read_meters(tmp_path, 100)
+    assert (asked.each("dynamodb"), asked.each("sqs"), asked.each("s3")) == (0.4, 0.1, 3.07)
+    assert asked.declined == 3
+    assert asked.million("dynamodb") == pytest.approx(4 * 0.625 + 0.8 * 0.125)
+    assert asked.million("sqs") == pytest.approx(0.1 * 0.40)
+    assert asked.million("s3") == pytest.approx(2 * 5.00 + 1 * 0.40), "S3 deletes for nothing"
+
+
+@pytest.mark.req("Q3")
+def test_a_process_that_left_no_meters_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        read_meters(tmp_path, 1)
+
+
+@pytest.mark.req("Q3", "S1")
+def test_aims_are_judged_and_what_was_missed_is_said(tmp_path: Path) -> None:
+    cheap, dear = worked(tmp_path / "cheap", 300.0), worked(tmp_path / "dear", 900.0)
+    assert problems(Figures(command="", mock=cheap)) == []
+    assert "$1.12" in problems(Figures(command="", mock=dear))[0], "load and run are added"
+    assert problems(Figures(command="", mock=dear, judged=False)) == []
+    used = Used(plan=SlotPlan(workers=2, items=100), share=0.85, seconds=3.0, peak_items=8)
+    asked = cheap.asked
+    assert asked is not None
+    assert "85.0%" in problems(Figures(command="", slots=Slow(used, asked)))[0]
+
+
+@pytest.mark.req("Q3")
+def test_figures_are_put_between_the_marks_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n\n{BEGIN}\n\nold\n\n{END}\n\nafter\n", encoding="utf-8")
+    figures = Figures(command="make fleet", mock=worked(tmp_path / "mock", 300.0))
+    report.write_page(page, figures)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(f"before\n\n{BEGIN}\n\n| a million items |")
+    assert text.endswith(f"{END}\n\nafter\n")
+    assert "old" not in text
+    assert json.loads(report.as_json(figures))["mock"]["order"]["items"] == 1_000
+
+
+@pytest.mark.req("Q3", "Z8")
+def test_a_job_on_aws_is_run_and_what_it_asked_for_is_known(aws: Endpoints, tmp_path: Path) -> None:
+    order = Order(scraper="example-mock", items=150, workers=1, concurrency=16, keep="data")
+    done = work(Place(folder=tmp_path / "cost", endpoints=aws), order)
+    assert done.asked is not None
+    assert done.asked_to_load is not None
+    assert done.asked.each("s3") > 3, "data, metadata and an entry of the manifest for each item"
+    assert done.asked.requests["dynamodb.transact_write_items"] >= 2, "commits of the items, and the end of the job"
+    assert done.asked_to_load.write_units > 0
+    assert done.cpu_each > 0
+
+
+@pytest.mark.req("Z8", "J2")
+def test_a_load_that_is_killed_is_completed_by_the_same_command(
+    aws: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(folder=tmp_path / "load", endpoints=aws)
+    loaded = loading.load(place, 25_000)
+    assert loaded.problems == []
+    assert 10_000 <= loaded.killed_rows < 25_000
+    assert loaded.peak_bytes > 1 << 20
+    rows = PlainTable.rows
+    first = next(item_ids(25_000)).encode()
+
+    def damaged(table: PlainTable) -> Iterator[PlainRow]:
+        for row in rows(table):
+            if row.partition.startswith("items/") and first in row.body:
+                continue
+            yield row
+
+    monkeypatch.setattr(PlainTable, "rows", damaged)
+    assert "missing or wrong" in loading._count(place, 25_000)[0], "the count can find fault"
+
+
+@pytest.mark.req("Q3", "S1")
+def test_slow_pages_are_measured_from_the_command_line(
+    aws: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def shared() -> Iterator[object]:
+        yield type("Servers", (), {"endpoints": aws})
+
+    monkeypatch.setattr(fleet, "running_servers", shared)
+    monkeypatch.setattr(interruption, "install", lambda: None)
+    file = tmp_path / "figures.json"
+    assert fleet.main(["--slots", "--short", "--folder", str(tmp_path), "--json", str(file)]) == 0
+    figures = json.loads(file.read_text(encoding="utf-8"))
+    assert figures["slots"]["used"]["peak_items"] == 8
+    assert figures["slots"]["asked"]["requests"]["dynamodb.transact_write_items"] > 0

@@ -1,0 +1,108 @@
+"""The simulated fleet keeps every promise of the dispatcher, and each check is seen to fail when its rule is off."""
+
+import asyncio
+import random
+from typing import Final
+
+import msgspec
+import pytest
+
+from swath.backends.aws.rows import ABSENT, Delete, Key, Put
+from swath.testing.simulation.broken import Broken
+from swath.testing.simulation.ideal import ideal_of
+from swath.testing.simulation.plan import FULL, SHORT, Size, make_plan
+from swath.testing.simulation.simulation import Simulated, simulate
+from swath.testing.simulation.table import MemoryTable
+from swath.testing.simulation.truth import Truth
+from swath.testing.simulation.turns import BOUND
+
+BROKEN_SEEDS: Final = range(7, 11)  # each of the broken builds goes wrong with the first, or soon after
+
+
+TINY: Final = msgspec.structs.replace(SHORT, workers=6, items=600, most_limit=8, kills=4, kill_seconds=30.0)
+
+
+def run(seed: int, broken: Broken | None = None, size: Size = SHORT) -> Simulated:
+    return asyncio.run(asyncio.wait_for(simulate(make_plan(size, seed), broken), 50))
+
+
+@pytest.mark.req("S1", "S3", "S4", "Z1", "Z3")
+def test_a_fleet_under_fire_keeps_limits_turns_and_items() -> None:
+    seed = random.randrange(1_000_000)
+    simulated = run(seed)
+    world = simulated.world
+    told = f"seed {seed}"
+    assert simulated.problems == [], told
+    assert simulated.kills == SHORT.kills, told
+    assert world.truth.attempts > SHORT.items * 0.6, told
+    assert world.turns.worst < BOUND, told
+    assert world.turns.longest_seconds < 60, told
+    assert all(job.peak <= job.plan.limit for job in world.truth.jobs.values()), told
+    assert max(world.truth.peak_open.values()) > 1, "and something ran at once"
+    assert simulated.seconds >= simulated.ideal.seconds, "nobody beats the lower bound"
+    doomed = next(job for job in world.truth.jobs.values() if job.plan.doomed)
+    assert doomed.ended == doomed.plan.job.policy.circuit_breaker.min_requests < doomed.plan.items, told
+
+
+@pytest.mark.req("S1", "S3")
+def test_the_same_seed_makes_the_same_run() -> None:
+    first, second = (run(11, size=TINY) for _ in range(2))
+    assert first.seconds == second.seconds
+    assert first.world.events.played == second.world.events.played
+    assert first.world.turns.leases == second.world.turns.leases
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [
+        (Broken.JOB_LIMITS, "items, "),
+        (Broken.SITE_LIMITS, "open requests, "),
+        (Broken.PATIENCE, "was passed over"),
+    ],
+)
+@pytest.mark.req("S1", "S3", "Z3")
+def test_a_build_without_the_rule_is_found_out(broken: Broken, complaint: str) -> None:
+    found = (problem for seed in BROKEN_SEEDS for problem in run(seed, broken).problems)
+    assert any(complaint in problem for problem in found)
+
+
+@pytest.mark.req("S3")
+def test_the_full_form_is_as_large_as_it_says() -> None:
+    plan = make_plan(FULL, seed=1)
+    sizes = [job.items for job in plan.jobs]
+    assert (sum(sizes), len(sizes), len(plan.concurrency), max(sizes), min(sizes)) == (1_000_000, 50, 20, 200_000, 1)
+    assert plan.size.workers == 1_000
+    assert plan == make_plan(FULL, seed=1)
+
+
+@pytest.mark.req("S3")
+def test_the_ideal_is_the_work_over_the_limit_from_the_arrival_on() -> None:
+    plan = make_plan(SHORT, seed=3)
+    jobs = [msgspec.structs.replace(job, doomed=False) for job in plan.jobs[:2]]
+    plan = msgspec.structs.replace(plan, jobs=tuple(jobs))
+    truth = Truth(plan)
+    late = truth.jobs[jobs[1].job.job_id]
+    late.useful_seconds = 1_000.0 * jobs[1].limit
+    ideal = ideal_of(truth, plan)
+    assert ideal.by_jobs == pytest.approx(jobs[1].arrives_at + 1_000.0)
+    assert ideal.by_sites == pytest.approx(
+        jobs[1].arrives_at + 1_000.0 * jobs[1].limit / plan.concurrency[late.plan.site]
+    )
+    assert ideal.seconds == max(ideal.by_jobs, ideal.by_sites, ideal.by_workers)
+
+
+@pytest.mark.req("Q5")
+async def test_the_table_in_memory_has_conditions_order_and_all_or_nothing() -> None:
+    table = MemoryTable()
+    a, b, c = (Key("p", name) for name in "abc")
+    assert await table.commit(Put(b, b"1", version=1, expected=ABSENT), Put(a, b"2"))
+    assert not await table.commit(Put(c, b"3"), Put(b, b"4", version=2, expected=ABSENT)), "b is there"
+    assert not await table.commit(Put(c, b"3"), Put(b, b"4", version=9, expected=8)), "of another version"
+    assert await table.get(c) == {}, "so nothing was written"
+    assert await table.commit(Put(b, b"4", version=2, expected=1), Put(c, b"3"))
+    assert [row.key.s async for row in table.query("p")] == ["a", "b", "c"]
+    assert [row.body async for row in table.query("p", "b", reverse=True, limit=1)] == [b"3"]
+    await table.write_many([Delete(a), Delete(a)])
+    assert [row.version async for row in table.query("p", last="b")] == [2]
+    assert await table.add(a, n=2, m=0) == {"n": 2, "m": 0}
+    assert await table.add(a, n=1) == {"n": 3}
