@@ -37,3 +37,12 @@ def test_slots_that_cannot_be_shared_evenly_go_round(workers: int, limit: int) -
         assert sum(targets.values()) == limit
         had.update(targets)
     assert set(had.values()) == {limit}, "over a whole round everybody had the same"
+
+
+@pytest.mark.req("S3")
+def test_nobody_waits_for_more_turns_than_it_takes_to_serve_all_before() -> None:
+    shares = {f"w{n:02}": Share(0, 1, 0.0) for n in range(40)}
+    waiting = set(shares)
+    for turn in range(5):
+        waiting -= {worker for worker in shares if grant_share(shares, worker, 8, turn * TURN_SECONDS)[1]}
+    assert not waiting

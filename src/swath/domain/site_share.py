@@ -32,7 +32,7 @@ def grant_share(
 ) -> tuple[int, int]:
     """The new slots and the target of a worker, whose ceiling and demand are in the shares already."""
     workers = sorted(shares)
-    turn = int(now / turn_seconds) % len(workers)
+    turn = int(now / turn_seconds) * limit % len(workers)  # all that had none come next, not one of them
     workers = workers[turn:] + workers[:turn]
     fair = fair_share(limit, [shares[worker].demand for worker in workers])[workers.index(worker_id)]
     ceiling = shares[worker_id].slots

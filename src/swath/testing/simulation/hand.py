@@ -36,8 +36,6 @@ class Hand:
         self.lost = False
         self.announced = False
         self.committed = False
-        self.talking = False
-        self.word_at = float("inf")
         self._is_closed = is_closed
 
     @property

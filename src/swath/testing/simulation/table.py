@@ -26,11 +26,10 @@ class _Partition:
 
 
 class MemoryTable(Table):
-    """`writes` counts rows."""
+    """What a method does it does at once, and nothing comes between."""
 
     def __init__(self) -> None:
         self.name = "memory"
-        self.writes = 0
         self._partitions: dict[str, _Partition] = {}
         self._numbers: dict[Key, dict[str, int]] = {}
 
@@ -39,11 +38,6 @@ class MemoryTable(Table):
         partition = self._partitions.get(key.p)
         stored = None if partition is None else partition.rows.get(key.s)
         return None if stored is None else Row(key, *stored)
-
-    def keys(self, p: str) -> list[str]:
-        """The rows of a partition by name, in order, at once."""
-        partition = self._partitions.get(p)
-        return [] if partition is None else list(partition.order)
 
     def drop(self, p: str) -> None:
         """Forgets a partition."""
@@ -91,7 +85,6 @@ class MemoryTable(Table):
         return row is None if change.expected == ABSENT else row is not None and row.version == change.expected
 
     def _make(self, change: Put | Delete) -> None:
-        self.writes += 1
         partition = self._partitions.setdefault(change.key.p, _Partition())
         s = change.key.s
         if isinstance(change, Put):

@@ -57,7 +57,6 @@ class Truth:
         self.capacity = 0
         self.used = 0
         self.quiet_seconds = 0.0  # the longest that a job had items in slots and nothing at its site
-        self.quiet_job = ""
         self._concurrency = plan.concurrency
         self._of_site = {
             site: [truth for truth in self.jobs.values() if truth.plan.site == site] for site in plan.concurrency
@@ -113,8 +112,8 @@ class Truth:
     def look(self, arrived: Iterable[str], now: float) -> None:
         """Once a second: how many requests could be open with the work there is, and how many are; who gets none."""
         for job in self.jobs.values():
-            if job.running and not job.open and now - job.quiet_since > self.quiet_seconds:
-                self.quiet_seconds, self.quiet_job = now - job.quiet_since, job.plan.job.job_id
+            if job.running and not job.open:
+                self.quiet_seconds = max(self.quiet_seconds, now - job.quiet_since)
         present = set(arrived)
         for site, jobs in self._of_site.items():
             wanted = sum(

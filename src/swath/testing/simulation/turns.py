@@ -20,9 +20,8 @@ BOUND: Final = 4  # leases for each runnable job, after which S3 is broken
 
 
 class Claimer(NamedTuple):
-    """Who got a lease: the worker, the job, and the jobs that it did not want."""
+    """Somebody who got a lease of that job, and did not want one of others."""
 
-    worker_id: str
     job_id: str
     without: Collection[str]
 
@@ -47,7 +46,6 @@ class Turns:
         self.leases = 0
         self.worst = 0.0
         self.longest_seconds = 0.0
-        self.longest_job = ""
         self.problems: list[str] = []
         self.most_runnable = 0
         self._limits = limits
@@ -77,8 +75,7 @@ class Turns:
             del self._hungry_since[job_id]
         for job_id in hungry:
             since = max(self._hungry_since.setdefault(job_id, now), self._last_start(job_id))
-            if now - since > self.longest_seconds:
-                self.longest_seconds, self.longest_job = now - since, job_id
+            self.longest_seconds = max(self.longest_seconds, now - since)
 
     def _pass_over(self, job_id: str, k: int) -> None:
         passed = self._passed.setdefault(job_id, _Passed())

@@ -71,7 +71,7 @@ class Worker:
         self._claiming = True
         enough = {runner.job_id for runner, _ in self._runners.values() if runner.hand.ready}
         lease = await floor.store.claim(self.worker_id, None, enough)
-        self._world.claimed(self.worker_id, lease, enough)
+        self._world.claimed(lease, enough)
         done = floor.now + self._world.answer_seconds()
         if lease is not None:
             done = max(done, self._world.head_turn(lease.job.job_id))

@@ -25,7 +25,9 @@ from swath.testing.simulation.turns import Claimer, Turns
 __all__ = ["HintQueue", "World"]
 
 ANSWER_SECONDS: Final = (0.005, 0.02)
-HEAD_SECONDS: Final = 0.02  # that one change of a job's head keeps the next one waiting: some 50 in a second
+# One change of a job's head keeps the next one waiting: some 50 in a second. No shorter than an answer, so that a
+# worker hears of its changes of a job in their order, as it does where a lock in its process sees to that.
+HEAD_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 20.0  # at the queue, before the store is asked all the same
 
 
@@ -65,12 +67,12 @@ class World:
         self._heads_free_at[job_id] = begins + HEAD_SECONDS
         return begins + HEAD_SECONDS
 
-    def claimed(self, worker_id: str, lease: Lease | None, without: Collection[str]) -> None:
+    def claimed(self, lease: Lease | None, without: Collection[str]) -> None:
         """Somebody has asked for work, and this is what it got."""
         if lease is None:
             self.claims_in_vain += 1
         else:
-            claimer = Claimer(worker_id, lease.job.job_id, without)
+            claimer = Claimer(lease.job.job_id, without)
             self.turns.granted(claimer, self.stores.heads.seen(), self.stores.time.now(), self.events.now)
 
     def look(self) -> None:
