@@ -1,3 +1,10 @@
+import signal
+
 import pytest
 
 pytest.register_assert_rewrite("swath.testing.contracts")  # so that a failed contract says which values it saw
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in a shell's background; commands under test would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -148,7 +148,7 @@ async def test_without_the_nonce_a_lost_answer_is_misread(
 
 @pytest.mark.req("Q3", "Z1")
 async def test_what_dynamodb_leaves_undone_of_a_batch_is_done_later(table: Table, faulty: Faulty) -> None:
-    faults = Faults(5, Rates(unprocessed=0.7, throttled=0.1))
+    faults = Faults(5, Rates(unprocessed=0.5, throttled=0.1))
     mine = faulty(faults)
     keys = [Key("many", f"{number:03d}") for number in range(130)]
     await mine.write_many([Put(key, key.s.encode()) for key in keys])

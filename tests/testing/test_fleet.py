@@ -105,12 +105,12 @@ def test_a_load_that_is_killed_is_completed_by_the_same_command(
     aws: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(folder=tmp_path / "load", endpoints=aws)
-    loaded = loading.load(place, 25_000)
+    loaded = loading.load(place, 150_000)
     assert loaded.problems == []
-    assert 10_000 <= loaded.killed_rows < 25_000
+    assert 60_000 <= loaded.killed_rows < 150_000
     assert loaded.peak_bytes > 1 << 20
     rows = PlainTable.rows
-    first = next(item_ids(25_000)).encode()
+    first = next(item_ids(150_000)).encode()
 
     def damaged(table: PlainTable) -> Iterator[PlainRow]:
         for row in rows(table):
@@ -119,7 +119,7 @@ def test_a_load_that_is_killed_is_completed_by_the_same_command(
             yield row
 
     monkeypatch.setattr(PlainTable, "rows", damaged)
-    assert "missing or wrong" in loading._count(place, 25_000)[0], "the count can find fault"
+    assert "missing or wrong" in loading._count(place, 150_000)[0], "the count can find fault"
 
 
 @pytest.mark.req("Q3", "S1")

@@ -200,7 +200,7 @@ async def _rows_of(ledger: Ledger, head: Head, batches: int) -> int | None:
     """How many rows the first so many of its batches have; None if it has fewer batches."""
     if batches > head.batches:
         return None
-    if not batches:
+    if batches <= 0:
         return 0
     last = await ledger.chunks.batch(head.number, batches - 1)
     if last is None:

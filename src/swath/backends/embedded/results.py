@@ -71,7 +71,10 @@ class FolderResults:
 
     async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:  # noqa: ARG002 any may come
         """Makes the room. Nothing else does, so whoever lost the lease has nowhere to write to."""
-        await self._with_job(job_id, lambda job: self._rooms.make(job, fence), create=True)
+        try:
+            await self._with_job(job_id, lambda job: self._rooms.make(job, fence), create=True)
+        except FileNotFoundError as error:  # it was there for a moment
+            raise LeaseLost(f"lease {fence} was taken away: its room is being cleared") from error
 
     async def stage(self, job_id: str, fence: int, items: Sequence[StagedItem]) -> list[tuple[Artifact, ...]]:
         """Writes each item as one folder in the room."""
