@@ -235,3 +235,5 @@ async def test_an_order_stands_although_the_queue_is_gone(fleet: Fleet) -> None:
     await ready(fleet.store)
     fleet.hints.gone = True
     await announce(fleet.queue, fleet.clock, await _status(fleet))
+    assert (await _status(fleet)).counts.pending == 3
+    assert fleet.on_their_way == []
