@@ -14,7 +14,7 @@ WORKERS ?= 2
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing fleet bench bench-site lock clean
+.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing fleet bench bench-sync bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -67,6 +67,9 @@ simulate: $(VENV)/.dev ## Simulate a fleet of 1,000 workers and a million items 
 bench: $(VENV)/.dev $(PEERS)/.installed ## Swath, Scrapy, Crawlee and a script on the same pages (ARGS="--help" for its options)
 	@$(BIN)/python -m swath.testing.bench $(ARGS)
 
+bench-sync: $(VENV)/.dev ## Measure what a scrape on demand costs beside its fetch (ARGS="--scrapes 500")
+	@$(BIN)/python -m swath.testing.sync_bench $(ARGS)
+
 bench-site: $(VENV)/.dev ## Load the demo county site and print pages per second
 	@$(BIN)/python -m swath.testing.demo_county.load $(ARGS)
 
@@ -82,7 +85,7 @@ lock: $(VENV)/.python ## Pin the newest versions that pyproject.toml allows
 		$(COMPILE) "$$@" > $$out.new; \
 		{ printf '%s\n' '$(LOCK_NOTE)'; cat $$out.new; } > $$out; rm $$out.new; \
 	}; \
-	lock requirements-dev.txt pyproject.toml --extra aws --group dev; \
+	lock requirements-dev.txt pyproject.toml --extra aws --extra otel --group dev; \
 	lock requirements.txt pyproject.toml --constraint requirements-dev.txt; \
 	lock requirements-build.txt --group build --constraint requirements-dev.txt; \
 	lock bench-peers/requirements.txt bench-peers/requirements.in; \

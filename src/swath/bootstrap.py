@@ -16,16 +16,21 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import asdict
 
+from swath import __version__
 from swath.backends.clock import SystemClock
 from swath.backends.embedded.results import FolderResults
 from swath.backends.embedded.site_book import EmbeddedSiteBook
 from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.host.listening import ListeningPorts
 from swath.backends.polling import PollingQueue
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import JobStatus
+from swath.integrations.webhook.courier import Courier, CourierOptions
+from swath.integrations.webhook.payload import Payload
 from swath.kit.registry import Registry
 from swath.pipeline.dispatch.outlook import with_outlook
 from swath.pipeline.dispatch.sweeper import Sweeper
+from swath.pipeline.execute.keeper import Keeper
 from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.worker import Worker
 from swath.pipeline.finish.deletion import Remover
@@ -49,14 +54,18 @@ from swath.web.robots import Robots
 from swath.web.wreq_transport import WreqTransport
 
 __all__ = [
+    "Outside",
     "Services",
-    "check_results",
+    "check_services",
+    "listening_ports",
     "make_finisher",
+    "make_keeper",
     "make_network",
     "make_registry",
     "make_remover",
     "make_worker",
     "new_worker_id",
+    "open_outside",
     "open_services",
     "open_sites",
     "require_aws",
@@ -195,13 +204,56 @@ def make_registry(settings: Settings) -> Registry:
     return Registry(settings.scrapers, default=settings.default_scraper)
 
 
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
+    """The ways out of one process: to the sites, and to those who want to hear of the ends of jobs."""
+
+    worker_id: str
+    guard: Guard
+    network: Network
+    courier: Courier
+
+
 @asynccontextmanager
-async def make_network(services: Services, worker_id: str) -> AsyncIterator[Network]:
+async def open_outside(services: Services) -> AsyncIterator[Outside]:
+    """All of them, under a worker id of their own."""
+    settings, worker_id, guard = services.settings, new_worker_id(), make_guard(services)
+    options = CourierOptions(
+        secrets=settings.webhook_secret,
+        retry_seconds=settings.webhook_retry_seconds,
+        timeout_seconds=settings.webhook_timeout_seconds,
+        lease_seconds=settings.lease_seconds,
+        agent=f"swath/{__version__}",
+    )
+    async with make_network(services, worker_id, guard) as network:
+        payload = Payload(services.store, services.storage, settings.public_url)
+        courier = Courier(services.store, payload, network.transport, services.clock, options)
+        try:
+            yield Outside(worker_id=worker_id, guard=guard, network=network, courier=courier)
+        finally:
+            await courier.close()
+
+
+def make_guard(services: Services) -> Guard:
+    """Says where this process may connect to."""
+    settings, clock = services.settings, services.clock
+    allowed = [*settings.allow_private, *_demo_sites(settings)]
+    return Guard(SystemResolver(clock), clock, allow_private=allowed, own_ports=listening_ports(settings))
+
+
+def listening_ports(settings: Settings) -> ListeningPorts:
+    """Where controllers of this machine that share the store listen."""
+    place = settings.places.store
+    folder = place.folder if isinstance(place, SqlitePlace) else settings.data
+    return ListeningPorts(folder / "controllers")
+
+
+@asynccontextmanager
+async def make_network(services: Services, worker_id: str, guard: Guard | None = None) -> AsyncIterator[Network]:
     """The way from this process to the sites, with everything that stands in between."""
     settings, clock = services.settings, services.clock
     if isinstance(services.sites, EmbeddedSiteBook):
         services.sites.check()
-    guard = Guard(SystemResolver(clock), clock, allow_private=[*settings.allow_private, *_demo_sites(settings)])
+    guard = guard or make_guard(services)
     proxied = ProxiedTransport(guard)
     direct = WreqTransport(guard)
     for policy in [services.directory.default, *(site.policy for site in services.directory.sites.values())]:
@@ -237,32 +289,55 @@ async def make_worker(
     registry: Registry,
     job_id: str | None = None,
     *,
+    outside: Outside | None = None,
     on_standstill: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Worker]:
-    """A worker of this process; for one job only if `job_id` is given."""
-    worker_id, leader = new_worker_id(), services.leader
+    """A worker of this process; for one job only if `job_id` is given. It has ways out of its own unless some are
+    given, whose worker id it then takes."""
     if (doubt := services.settings.places.doubt) is not None:
         _log.warning("%s", doubt)
     await check_results(services)
-    async with make_network(services, worker_id) as network:
-        yield Worker(
-            Parts(
-                book=services.store,
-                queue=services.queue,
-                storage=services.storage,
-                sites=services.sites,
-                clock=services.clock,
-                registry=registry,
-                network=network,
-                finisher=make_finisher(services, worker_id, job_id),
-                remover=make_remover(services, worker_id, job_id),
-                sweeper=None
-                if leader is None
-                else Sweeper(services.store, services.queue, leader(worker_id), services.clock),
-            ),
-            _worker_options(services.settings, worker_id, job_id),
-            on_standstill,
-        )
+    async with AsyncExitStack() as stack:
+        if outside is None:
+            outside = await stack.enter_async_context(open_outside(services))
+        options = _worker_options(services.settings, outside.worker_id, job_id)
+        yield Worker(_parts(services, registry, outside, job_id), options, on_standstill)
+
+
+def make_keeper(services: Services, registry: Registry, outside: Outside) -> Keeper:
+    """Keeps house where no worker does."""
+    options = _worker_options(services.settings, outside.worker_id, None)
+    return Keeper(_parts(services, registry, outside, None), options)
+
+
+def _parts(services: Services, registry: Registry, outside: Outside, job_id: str | None) -> Parts:
+    worker_id, leader = outside.worker_id, services.leader
+    return Parts(
+        book=services.store,
+        queue=services.queue,
+        storage=services.storage,
+        sites=services.sites,
+        clock=services.clock,
+        registry=registry,
+        network=outside.network,
+        finisher=make_finisher(services, worker_id, job_id),
+        remover=make_remover(services, worker_id, job_id),
+        sweeper=None if leader is None else Sweeper(services.store, services.queue, leader(worker_id), services.clock),
+        # Who works for one job only sends its webhook at the end (entrypoints/cli/first_try.py).
+        courier=outside.courier if job_id is None else None,
+    )
+
+
+async def check_services(services: Services) -> None:
+    """A mistake is said once, before anything is started: a folder that is only for reading, a table or a bucket that
+    was never made. Raises UserError.
+
+    A full disk or a locked store is no mistake: a worker waits for them.
+    """
+    with suppress(StoreUnavailable):
+        await services.store.backlog()
+        await services.store.renew(new_worker_id(), [])  # changes nothing, but could
+    await check_results(services)
 
 
 async def check_results(services: Services) -> None:
@@ -297,7 +372,15 @@ def _worker_options(settings: Settings, worker_id: str, job_id: str | None) -> W
 
 def make_finisher(services: Services, worker_id: str, job_id: str | None = None) -> Finisher:
     """Ends jobs that are done; none but `job_id` if that is given."""
-    return Finisher(services.store, services.store, services.storage, services.clock, worker_id, job_id=job_id)
+    return Finisher(
+        services.store,
+        services.store,
+        services.storage,
+        services.clock,
+        worker_id,
+        job_id=job_id,
+        webhook_url=services.settings.webhook_url,
+    )
 
 
 def make_remover(services: Services, worker_id: str, job_id: str | None = None) -> Remover:

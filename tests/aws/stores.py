@@ -52,11 +52,12 @@ class Stores:
         lease_seconds: float = 15.0,
         look_seconds: float = 0.0,
         intercept: Intercept | None = None,
+        patience_seconds: float = 5.0,
     ) -> AwsStore:
-        """A store as another process would have it, closed at the end."""
+        """A store as another process would have it, closed at the end; impatient only with an `intercept`."""
         clients = self._shared
         if intercept is not None:
-            clients = AwsClients(attempt_seconds=20.0, patience_seconds=5.0, intercept=intercept)
+            clients = AwsClients(attempt_seconds=20.0, patience_seconds=patience_seconds, intercept=intercept)
         store = AwsStore.open(self.bridge, clients, self.name, folder, clock, lease_seconds, look_seconds=look_seconds)
         self._opened.append(store)
         self._clients[store] = clients

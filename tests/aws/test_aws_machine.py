@@ -14,7 +14,7 @@ from swath.testing.clock import FakeClock
 from swath.testing.contracts import LEASE_SECONDS, Kill, Store, StoreMachine, machine_settings
 from tests.aws.stores import Line, Stores, killer
 
-EXAMPLES = 50
+EXAMPLES = 20
 
 _numbers = itertools.count()
 

@@ -110,22 +110,32 @@ async def test_large_pages_are_gzip_by_their_header_and_read_back_as_pages(stora
     assert [page.body for page in pages_of(read)] == [page.body for page in pages]
 
 
-@pytest.mark.req("R1", "Q3")
-async def test_a_link_lets_a_browser_download_and_unpack_a_page(storage: S3Results) -> None:
+@pytest.mark.req("R1", "Q3", "Z7")
+async def test_a_link_lets_anybody_save_a_file_and_no_browser_show_it(storage: S3Results) -> None:
     page = b"<p>page</p>" * 500
     await storage.open_lease("job", 1)
-    staged = [StagedItem("a b", {"html.html.gz": gzip.compress(page), "data.json": b"{}"}, first=True)]
-    ((html, data),) = await storage.stage("job", 1, staged)
-    status, headers, body = await fetched(await storage.presigned("job", html.key, 60))
-    assert (status, headers["content-encoding"], headers["content-type"]) == (200, "gzip", "text/html")
+    staged = [StagedItem("a b", {"html.html.gz": gzip.compress(page), "tax%20bill.pdf": b"%PDF"}, first=True)]
+    ((html, bill),) = await storage.stage("job", 1, staged)
+    status, headers, body = await fetched(await made(storage, html.key))
+    assert (status, headers["content-encoding"]) == (200, "gzip")
+    assert headers["content-type"] == "text/plain; charset=utf-8"
+    assert headers["content-disposition"] == 'attachment; filename="html.html"'
     assert gzip.decompress(body) == page
-    status, headers, body = await fetched(await storage.presigned("job", data.key, 60))
-    assert (status, headers["content-type"], body) == (200, "application/json", b"{}")
+    status, headers, body = await fetched(await made(storage, bill.key))
+    assert (status, headers["content-type"], body) == (200, "text/plain; charset=utf-8", b"%PDF")
+    assert headers["content-disposition"] == 'attachment; filename="tax_20bill.pdf"'
     assert "content-encoding" not in headers
-    link = await storage.presigned("job", html.key, 60)
-    assert (await fetched(link.replace("html.html", "data.json")))[0] == 403
+    link = await made(storage, html.key)
+    assert (await fetched(link.replace("html.html?", "tax%2520bill.pdf?")))[0] == 403
+    assert (await fetched(link.replace("attachment", "inline")))[0] == 403
     with pytest.raises(ValueError, match="604800"):
-        await storage.presigned("job", html.key, 700_000)
+        await storage.link("job", html.key, 700_000)
+
+
+async def made(storage: S3Results, key: str) -> str:
+    link = await storage.link("job", key, 60)
+    assert link is not None
+    return link
 
 
 @pytest.mark.req("Q3", "Z2")
@@ -214,7 +224,8 @@ async def test_keys_that_would_leave_the_job_are_refused(storage: S3Results, key
         storage.put("job", {key: b""}),
         storage.get("job", key),
         storage.stage("job", 1, [StagedItem("a", {key: b""})]),
-        storage.presigned("job", key, 1),
+        storage.read("job", key, 0, 1),
+        storage.link("job", key, 1),
     ):
         with pytest.raises(ValueError, match="is no key inside a job"):
             await call

@@ -77,7 +77,7 @@ async def test_a_commit_whose_answer_never_came_is_answered_for_when_it_is_repea
 ) -> None:
     """Else the worker would throw away the files of items that count."""
     network = NoAnswers()
-    store = stores.open(tmp_path, FakeClock(), intercept=network)
+    store = stores.open(tmp_path, FakeClock(), intercept=network, patience_seconds=1.0)
     await ready(store, items=12)
     lease = await claimed(store)
     network.ill = True
@@ -94,7 +94,7 @@ async def test_a_commit_whose_answer_never_came_is_answered_for_when_it_is_repea
 @pytest.mark.req("Z9", "Q3")
 async def test_while_the_table_is_gone_calls_say_so_and_afterwards_all_goes_on(stores: Stores, tmp_path: Path) -> None:
     faults = Faults(1, Rates())
-    store = stores.open(tmp_path, FakeClock(), intercept=faults)
+    store = stores.open(tmp_path, FakeClock(), intercept=faults, patience_seconds=1.0)
     await ready(store, items=4)
     lease = await claimed(store)
     faults.down.add("dynamodb")
@@ -110,7 +110,7 @@ async def test_while_the_table_is_gone_calls_say_so_and_afterwards_all_goes_on(s
 @pytest.mark.req("Z1", "Q3")
 async def test_a_claim_without_an_answer_leaves_items_that_are_rescued_like_any(stores: Stores, tmp_path: Path) -> None:
     network, clock = NoAnswers(), FakeClock()
-    store = stores.open(tmp_path, clock, intercept=network)
+    store = stores.open(tmp_path, clock, intercept=network, patience_seconds=1.0)
     await ready(store, items=4)
     await store.release("worker", (await claimed(store)).fence)
     network.ill = True

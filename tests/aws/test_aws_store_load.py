@@ -53,7 +53,7 @@ class DiesBefore:
 @pytest.mark.req("J2", "Z1", "Q3")
 async def test_rows_of_a_batch_that_was_never_committed_are_not_seen(stores: Stores, tmp_path: Path) -> None:
     death = DiesBefore()
-    first = stores.open(tmp_path, FakeClock(), intercept=death)
+    first = stores.open(tmp_path, FakeClock(), intercept=death, patience_seconds=1.0)
     await first.submit(order())
     await first.load("job", batch(0, 1, "abc"))
     death.operation = "transact_write_items"
@@ -146,7 +146,7 @@ async def test_a_deleted_job_leaves_not_one_row(stores: Stores, store: AwsStore)
 @pytest.mark.req("J5", "Q3")
 async def test_an_abandoned_load_leaves_not_one_row(stores: Stores, tmp_path: Path) -> None:
     death = DiesBefore()
-    store = stores.open(tmp_path, FakeClock(), intercept=death)
+    store = stores.open(tmp_path, FakeClock(), intercept=death, patience_seconds=1.0)
     await store.submit(order())
     await store.load("job", batch(0, 1, [str(n) for n in range(1, 251)]))
     death.operation = "transact_write_items"
@@ -161,7 +161,7 @@ async def test_an_abandoned_load_leaves_not_one_row(stores: Stores, tmp_path: Pa
 @pytest.mark.req("J5", "Z1", "Q3")
 async def test_what_is_left_of_a_removal_that_died_is_removed_by_the_next(stores: Stores, tmp_path: Path) -> None:
     death = DiesBefore()
-    store = stores.open(tmp_path, FakeClock(), intercept=death)
+    store = stores.open(tmp_path, FakeClock(), intercept=death, patience_seconds=1.0)
     await store.submit(order())
     await store.load("job", batch(0, 1, [str(n) for n in range(1, 251)]))
     death.operation = "batch_write_item"

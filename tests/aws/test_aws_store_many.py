@@ -229,7 +229,7 @@ async def test_a_commit_in_pieces_of_which_one_had_no_answer_is_answered_for_as_
     stores: Stores, clock: FakeClock, tmp_path: Path
 ) -> None:
     network = LosesAnswers()
-    store = stores.open(tmp_path, clock, intercept=network)
+    store = stores.open(tmp_path, clock, intercept=network, patience_seconds=1.0)
     await ready(store, items=300, limit=100)
     lease = await claimed(store)
     network.after = 1

@@ -13,10 +13,11 @@ from swath.backends.embedded.store import EmbeddedStore
 from swath.domain.attempt import HandedBack, Tries
 from swath.domain.lease import Lease, Report
 from swath.testing.clock import FakeClock
-from swath.testing.contracts.orders import batch, claimed, failed, order, success
+from swath.testing.contracts.orders import batch, claimed, failed, finished, order, ready, success
 
 SMALL, LARGE = 10_000, 200_000
 MOST = 1.1
+PAGE_BYTES = 4_096 + 24  # in the log
 
 FILL = """
 WITH RECURSIVE n (seq) AS (SELECT 2 UNION ALL SELECT seq + 1 FROM n WHERE seq < :rows)
@@ -122,3 +123,21 @@ async def test_no_step_costs_more_in_a_job_twenty_times_as_large(tmp_path: Path)
     small, large = await _costs(tmp_path / "small", SMALL), await _costs(tmp_path / "large", LARGE)
     assert min(small.values()) > 10
     assert {act: (small[act], large[act]) for act in small if large[act] > small[act] * MOST} == {}
+
+
+@pytest.mark.req("Z8", "Q2")
+async def test_a_commit_of_one_outcome_writes_few_pages(tmp_path: Path) -> None:
+    """The job's counters, the item, its end, the lease and the share; no index of jobs, for no state has changed."""
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    for number in range(20):
+        await ready(store, f"other-{number}", items=1)
+    await ready(store, items=2_000)
+    lease = await claimed(store, job_id="job")
+    assert store._db._write_connection is not None
+    store._db._write_connection.execute("PRAGMA wal_autocheckpoint = 0")
+    store._db._write_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for item in lease.items[:50]:
+        await finished(store, lease, [success(item.seq)])
+    log = tmp_path / "swath.db-wal"
+    assert log.stat().st_size / 50 / PAGE_BYTES < 5
+    await store.close()

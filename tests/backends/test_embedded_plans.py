@@ -15,12 +15,15 @@ from swath.backends.embedded.store import EmbeddedStore
 from swath.domain.attempt import HandedBack, Tries
 from swath.domain.lease import Report
 from swath.domain.selection import Selection
-from swath.testing.contracts.orders import batch, end_job, failed, order, policy, run_all, success
+from swath.domain.service_key import Scope, new_key
+from swath.domain.transitions import JobState
+from swath.testing.contracts.job_store_find import every_filter, found
+from swath.testing.contracts.orders import batch, end_job, failed, order, policy, run_all, success, webhook
 
-# As many rows as there are leases, jobs that are open or to be deleted, or values in a list. How a subquery finds its
-# rows is a step of its own.
+# As many rows as there are leases, keys, jobs that are open or to be deleted, or values in a list. How a subquery finds
+# its rows is a step of its own.
 ALLOWED_SCANS = re.compile(
-    r"SCAN (leases|meta|\(subquery-\d+\)|listed VIRTUAL TABLE"
+    r"SCAN (leases|meta|keys|latest|\(subquery-\d+\)|listed VIRTUAL TABLE"
     r"|\w+ USING (COVERING )?INDEX jobs_(open|runnable|to_delete))"
 )
 
@@ -45,7 +48,11 @@ def plans(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 async def _exercise(store: EmbeddedStore) -> None:
     """The whole life of a job: worked on, left behind by the dead, stopped, looked at, retried, deleted."""
+    await store.order(order("whole", on_demand=True), batch(0, 1, "abc"))
+    await store.cancel("whole")
+    await end_job(store, job_id="whole")
     await store.submit(order("j", policy=policy(retention_days=1)))
+    await store.begin_load("j", "key")
     await store.load("j", batch(0, 1, [str(n) for n in range(1, 51)]))
     await store.seal("j", 1)
     lease = await store.claim("w")
@@ -67,7 +74,8 @@ async def _exercise(store: EmbeddedStore) -> None:
     await _look(store)
     for lease_of_w in range(1, 20):
         await store.release("w", lease_of_w)
-    await end_job(store)
+    await end_job(store, webhook=webhook("j"))
+    await _serve(store)
     await store.retry("j", Selection(failed=True, not_run=True, item_ids=frozenset({"1"})))
     await run_all(store)
     await end_job(store)
@@ -77,6 +85,16 @@ async def _exercise(store: EmbeddedStore) -> None:
     assert right is not None
     while await store.purge(right, 20):
         pass
+
+
+async def _serve(store: EmbeddedStore) -> None:
+    for word in await store.take_webhooks(60):
+        assert await store.note_webhook(word)
+    assert await store.webhooks("j")
+    key, _ = new_key("robot", (Scope.READ,), 1.0)
+    await store.add_key(key)
+    await store.revoke_key(key.key_id)
+    assert await store.keys()
 
 
 async def _leave_a_poison(store: EmbeddedStore) -> None:
@@ -94,6 +112,10 @@ async def _leave_a_poison(store: EmbeddedStore) -> None:
 async def _look(store: EmbeddedStore) -> None:
     await store.status("j")
     await store.jobs(limit=5)
+    await store.jobs(states=[JobState.RUNNING, JobState.CANCELLED])
+    await store.jobs(limit=5, on_demand=False)
+    for wanted in every_filter():
+        await found(store, wanted, "j")
     await store.items("j", after=10, limit=5)
     await store.item("j", "7")
 

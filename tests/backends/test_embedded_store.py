@@ -13,9 +13,11 @@ from swath.testing.contracts import (
     EndingsContract,
     JobControlContract,
     JobStoreContract,
+    KeyRingContract,
     Kill,
     LeaseBookContract,
     Reopen,
+    WebhookOutboxContract,
 )
 
 
@@ -68,6 +70,16 @@ class TestEndings(EmbeddedFixtures, EndingsContract):
     pass
 
 
-@pytest.mark.req("Q2", "J2", "Z1")
+@pytest.mark.req("Q1", "Q2", "N1", "Z1")
+class TestWebhookOutbox(EmbeddedFixtures, WebhookOutboxContract):
+    pass
+
+
+@pytest.mark.req("Q1", "Q2", "I5")
+class TestKeyRing(EmbeddedFixtures, KeyRingContract):
+    pass
+
+
+@pytest.mark.req("Q2", "J2", "Z1", "N1", "I2", "I5")
 class TestDurableStore(EmbeddedFixtures, DurableStoreContract):
     pass

@@ -6,7 +6,15 @@ import pytest
 
 from swath.backends.memory.store import MemoryStore
 from swath.testing.clock import FakeClock
-from swath.testing.contracts import EndingsContract, JobControlContract, JobStoreContract, Kill, LeaseBookContract
+from swath.testing.contracts import (
+    EndingsContract,
+    JobControlContract,
+    JobStoreContract,
+    KeyRingContract,
+    Kill,
+    LeaseBookContract,
+    WebhookOutboxContract,
+)
 
 
 class MemoryFixtures:
@@ -42,4 +50,14 @@ class TestLeaseBook(MemoryFixtures, LeaseBookContract):
 
 @pytest.mark.req("Q1", "J4", "J5", "Z1")
 class TestEndings(MemoryFixtures, EndingsContract):
+    pass
+
+
+@pytest.mark.req("Q1", "N1", "Z1")
+class TestWebhookOutbox(MemoryFixtures, WebhookOutboxContract):
+    pass
+
+
+@pytest.mark.req("Q1", "I5")
+class TestKeyRing(MemoryFixtures, KeyRingContract):
     pass

@@ -33,13 +33,13 @@ def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
 
 
 @pytest.mark.req("Z1", "Z2", "Z3", "W1", "Q3", "Q5")
-@pytest.mark.timeout(300)  # about 60 s on two idle cores
+@pytest.mark.timeout(300)  # about a minute on two cores that others use too
 def test_workers_on_aws_that_are_killed_and_frozen_lose_nothing(tmp_path: Path) -> None:
     code, figures, said = chaos(tmp_path, "--seed", "20")
     assert code == 0, said
     assert figures["problems"] == []
     storm, visits = figures["storm"], figures["paced"]
-    assert storm["strikes"]["SIGKILL"] == 4
+    assert storm["strikes"]["SIGKILL"] == 3
     assert storm["strikes"]["SIGKILL with lease"] >= 1
     assert storm["strikes"]["SIGSTOP"] >= 1
     assert storm["faults"]["lost_answer"] > 0
@@ -50,9 +50,9 @@ def test_workers_on_aws_that_are_killed_and_frozen_lose_nothing(tmp_path: Path) 
 
 
 @pytest.mark.req("Z1")
-@pytest.mark.timeout(300)  # about 80 s on two idle cores
+@pytest.mark.timeout(300)  # about a minute on two cores that others use too
 def test_without_the_fence_the_same_run_on_aws_finds_items_counted_twice(tmp_path: Path) -> None:
-    arguments = ("--seed", "20", "--items", "200", "--kills", "1", "--freezes", "6", "--broken", "fence")
+    arguments = ("--seed", "20", "--items", "120", "--kills", "0", "--freezes", "4", "--broken", "fence")
     code, figures, said = chaos(tmp_path, *arguments)
     assert code == 1, said
     assert figures["storm"]["strikes"]["woken without lease"] > 0

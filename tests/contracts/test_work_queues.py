@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 
 from swath.backends.clock import SystemClock
 from swath.backends.memory.leader import MemoryLead, MemoryLeader
 from swath.backends.memory.queue import MemoryHints, MemoryQueue
 from swath.backends.polling import PollingQueue
+from swath.ports.work_queue import Hint
 from swath.testing.clock import FakeClock
 from swath.testing.contracts import (
     HINT_LEASE_SECONDS,
@@ -51,3 +55,30 @@ async def test_a_queue_that_polls_never_lets_a_worker_wait_for_long() -> None:
     begun = clock.boot()
     assert await queue.wait(60) is None
     assert clock.boot() - begun < 1
+
+
+@pytest.mark.req("I3")
+async def test_what_is_announced_in_this_process_ends_the_pause_of_a_poll_at_once() -> None:
+    queue = PollingQueue(SystemClock(), poll_seconds=20)
+    waiting = asyncio.create_task(queue.wait(20))
+    await asyncio.sleep(0.05)
+    begun = time.monotonic()
+    await queue.announce([Hint(job_id="j", express=True)])
+    assert await asyncio.wait_for(waiting, 5) is None
+    assert time.monotonic() - begun < 1
+    with pytest.raises(TimeoutError):  # it was told once
+        await asyncio.wait_for(queue.wait(20), 0.1)
+
+
+async def test_what_is_announced_while_a_worker_asks_the_book_is_not_missed() -> None:
+    queue = PollingQueue(SystemClock(), poll_seconds=20)
+    await queue.announce([Hint(job_id="j")])
+    await asyncio.wait_for(queue.wait(20), 5)
+
+
+async def test_a_poll_may_be_ended_from_another_thread() -> None:
+    queue = PollingQueue(SystemClock(), poll_seconds=20)
+    waiting = asyncio.create_task(queue.wait(20))
+    await asyncio.sleep(0.05)
+    await asyncio.to_thread(lambda: asyncio.run(queue.announce([Hint(job_id="j")])))
+    await asyncio.wait_for(waiting, 5)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.req("O4")
 
 
 def _subject(folder: Path, **variables: str) -> Subject:
-    reading = read({"SWATH_DATA": str(folder), **variables})
+    reading = read({"SWATH_DATA": str(folder), "SWATH_PORT": "0", **variables})
     return Subject(settings=reading.settings, reading=reading, trouble="", clock=SystemClock())
 
 

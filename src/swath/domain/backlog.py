@@ -21,6 +21,7 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     claimable: int
     workers: int
     limit: int
+    on_demand: bool = False
     oldest_seconds: float | None = None
 
     @property
@@ -31,7 +32,7 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def express(self) -> bool:
         """Whether somebody waits for it."""
-        return is_express(self.priority, self.items)
+        return self.on_demand or is_express(self.priority, self.items)
 
 
 def is_express(priority: int, items: int) -> bool:

@@ -81,6 +81,11 @@ class Conflict(UserError):
         return cls(f"job {job_id!r} is being deleted, which workers finish, or `{finish}`")
 
     @classmethod
+    def item_twice(cls, item_id: str, first_row: int, row: int) -> Conflict:
+        """Where every item has to be new, an earlier row has its id."""
+        return cls(f"row {row} has the id of row {first_row}: {item_id!r}; each item needs an id of its own", row)
+
+    @classmethod
     def other_length(cls, job_id: str, rows: int, given: int | None) -> Conflict:
         """Of the `rows` that it was loaded with, the first `given` came again and no more; None: more came."""
         told = "this file has more" if given is None else f"this file ends after {given:,} rows"
@@ -110,13 +115,17 @@ class LeaseLost(SwathError):
 
 
 class SiteHeld(SwathError):
-    """The site is left alone for a while, so the item goes back to wait; that is no try of it."""
+    """The site is left alone for a while, so the item goes back to wait; that is no try of it.
 
-    def __init__(self, site: str, why: str, wait_seconds: float) -> None:
+    `circuit_open`: because the site fails, which is for somebody who waits at the other end to know at once.
+    """
+
+    def __init__(self, site: str, why: str, wait_seconds: float, *, circuit_open: bool = False) -> None:
         super().__init__(f"site {site} is left alone: {why}")
         self.site = site
         self.why = why
         self.wait_seconds = wait_seconds
+        self.circuit_open = circuit_open
 
 
 class Unbalanced(SwathError):

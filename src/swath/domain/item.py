@@ -12,7 +12,7 @@ from swath.domain.failure import Failure
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 
-__all__ = ["ITEM_ID_LIMIT", "Item", "ItemRecord", "PastEnd", "derive_item_id"]
+__all__ = ["ITEM_ID_LIMIT", "Item", "ItemFilter", "ItemRecord", "PastEnd", "derive_item_id"]
 
 ITEM_ID_LIMIT = 1_000  # characters; keys stay below every file system's limits by splitting
 
@@ -57,6 +57,23 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     suspect: bool = False
     earlier: tuple[PastEnd, ...] = ()
+
+
+class ItemFilter(msgspec.Struct, frozen=True):
+    """Which items somebody wants to see: those in `state`, and those that ended by `kind` of failure, as far as given.
+
+    `kind` may be `not_found`, too.
+    """
+
+    state: ItemState | None = None
+    kind: str | None = None
+
+    def takes(self, record: ItemRecord) -> bool:
+        """Whether the item is among them."""
+        if self.state is not None and record.state is not self.state:
+            return False
+        found = record.failure.kind.value if record.failure is not None else record.finding
+        return self.kind is None or (record.state.terminal and found == self.kind)
 
 
 def derive_item_id(input_: dict[str, Any]) -> str:

@@ -18,7 +18,8 @@ JOB_ID_LIMIT = 200
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What was ordered. `scraper_source` is the file a scraper comes from when it is not installed.
 
-    `sites` are the addresses that the scraper said it needs, as it was when the job was submitted.
+    `sites` are the addresses that the scraper said it needs, as it was when the job was submitted. `on_demand`:
+    somebody waits for it; its items are called tasks. `request_id` is that of the request by which it was ordered.
     """
 
     job_id: str
@@ -31,10 +32,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     policy: ExecutionPolicy = ExecutionPolicy()
     created_at: float = 0.0
+    on_demand: bool = False
+    request_id: str | None = None
 
     def same_order(self, other: Job) -> bool:
-        """Whether both ask for the same work; the time of asking and what the scraper says of itself do not matter."""
-        bare, others = (msgspec.structs.replace(job, created_at=0.0, sites=()) for job in (self, other))
+        """Whether both ask for the same work; when and by which request, and what the scraper says of itself, does not
+        matter."""
+        bare, others = (
+            msgspec.structs.replace(job, created_at=0.0, sites=(), request_id=None) for job in (self, other)
+        )
         return bare == others
 
 
@@ -101,6 +107,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     ended_at: float | None = None
     loaded_rows: int = 0
+    loaded_batches: int = 0
     stopping: Stopping | None = None
     circuit_opened: str | None = None  # why, if it is open
     waiting_for: WaitingFor | None = None
@@ -138,6 +145,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "labels": self.job.labels,
             "priority": self.job.priority,
             "callback_url": self.job.callback_url,
+            "loaded_rows": self.loaded_rows,
             "created_at": self.job.created_at,
             "started_at": self.started_at,
             "ended_at": self.ended_at,

@@ -28,6 +28,7 @@ __all__ = [
     "RescuedLease",
     "fair_share",
     "grant_slots",
+    "has_room",
     "lease_size",
     "target_slots",
 ]
@@ -35,6 +36,8 @@ __all__ = [
 MAX_LEASE_ITEMS = 100
 MIN_LEASE_ITEMS = 8
 LEASE_ROUNDS = 13  # times that a worker may fill all its slots from one lease
+CROWD = 50  # workers on a job, from which on what each of them says to the store is felt by the others
+CROWD_ROUNDS = 39
 POISON_CRASHES = 3  # deaths of a worker that ran nothing but this item
 
 
@@ -149,14 +152,24 @@ def target_slots(limit: int, ceiling: int, fair: int, slots_of_others: int) -> i
     return fair
 
 
+def has_room(limit: int, workers: int, slots: int) -> bool:
+    """Whether one more worker may have a lease, where `workers` others can use slots and have `slots` together.
+
+    With every slot in others' use it would hold items without one to run them. Few make room for it as their items
+    end; a crowd need not: where slots go from hand to hand all the time, all wait for the store.
+    """
+    return workers < limit and (workers < CROWD or slots < limit)
+
+
 def lease_size(claimable: int, workers: int, limit: int) -> int:
     """How many items to hand out at once: enough to spare round trips, few enough to leave work for others.
 
     Halving what is left among the workers on the job keeps the last leases small, down to what a worker's share of the
     `limit` lets it run at once, so no straggler holds up the end. A small share makes for small leases at any time, so
-    that a worker is soon free to look who is more urgent.
+    that a worker is soon free to look who is more urgent; less so in a crowd, of which somebody is always free.
     """
     workers = max(1, workers)
     fair, share = -(-claimable // (2 * workers)), -(-limit // workers)
-    smallest, largest = min(MIN_LEASE_ITEMS, share), min(MAX_LEASE_ITEMS, LEASE_ROUNDS * share)
+    rounds = LEASE_ROUNDS if workers < CROWD else CROWD_ROUNDS
+    smallest, largest = min(MIN_LEASE_ITEMS, share), min(MAX_LEASE_ITEMS, rounds * share)
     return min(claimable, max(smallest, min(largest, fair)))

@@ -14,7 +14,7 @@ from swath.domain.job import Counts, Job
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 
-__all__ = ["PART_ITEMS", "JobMetadata", "ManifestPart", "Tally", "entry"]
+__all__ = ["PART_ITEMS", "JobMetadata", "ManifestPart", "Tally", "entry", "entry_with_past"]
 
 PART_ITEMS = 1_000
 
@@ -106,4 +106,15 @@ def entry(job: Job, record: ItemRecord) -> dict[str, Any]:
         "tries": msgspec.to_builtins(record.tries),
         "attempts": msgspec.to_builtins(record.attempts),
         "artifacts": msgspec.to_builtins(record.artifacts),
+    }
+
+
+def entry_with_past(job: Job, record: ItemRecord) -> dict[str, Any]:
+    """The same with all else that is known of a single item, as `jobs item` and the API show it."""
+    return entry(job, record) | {
+        "generation": record.generation,
+        "ended_at": record.ended_at,
+        "not_before": record.not_before,
+        "suspect": record.suspect,
+        "earlier": msgspec.to_builtins(record.earlier),
     }

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
 from swath.domain.transitions import JobState
+from swath.domain.webhook import Webhook
 
 __all__ = ["Endings"]
 
@@ -36,8 +37,11 @@ class Endings(Protocol):
         Zero means done. Raises LeaseLost when the right to end was taken away."""
         ...
 
-    async def end(self, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
-        """Makes the job terminal and releases the lease, in one commit. From now its `retention_days` run.
+    async def end(
+        self, lease: Lease, state: JobState, manifest: Mapping[str, Any], webhook: Webhook | None = None
+    ) -> JobStatus:
+        """Makes the job terminal and releases the lease, in one commit, which also puts the webhook into the outbox
+        (ports/webhook_outbox.py). From now its `retention_days` run.
 
         Raises LeaseLost when the right to end was taken away, ValueError when items are unfinished."""
         ...

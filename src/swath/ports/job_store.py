@@ -5,14 +5,17 @@ Other parts of the same store: ports/job_control.py changes jobs, ports/lease_bo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 import msgspec
 
-from swath.domain.item import Item, ItemRecord
+from swath.domain.item import Item, ItemFilter, ItemRecord
 from swath.domain.job import Job, JobStatus
+from swath.domain.transitions import JobState
+from swath.ports.news import News
 
-__all__ = ["Batch", "Duplicate", "JobStore", "Loaded"]
+__all__ = ["Batch", "Duplicate", "ItemPage", "JobStore", "LoadStart", "Loaded"]
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -43,6 +46,23 @@ class Loaded(msgspec.Struct, frozen=True):
     duplicates: tuple[Duplicate, ...] = ()
 
 
+class LoadStart(msgspec.Struct, frozen=True):
+    """Where a load begins: its first batch has this `number`, and its first row is the one after `rows`."""
+
+    number: int
+    rows: int
+
+
+class ItemPage(msgspec.Struct, frozen=True):
+    """Items that fit a filter, by `seq`. `next_after` is where to go on, None at the end of the job.
+
+    A page may be short or empty though more follow: one reading looks at a bounded number of items.
+    """
+
+    items: list[ItemRecord]
+    next_after: int | None
+
+
 class JobStore(Protocol):
     """Durable: what a method has answered survives the death of every process."""
 
@@ -52,6 +72,20 @@ class JobStore(Protocol):
         The order is compared as it was first given, whatever became of its policy since. Raises Conflict if the id is
         taken by another order, or by a job that is being deleted.
         """
+        ...
+
+    async def order(self, job: Job, batch: Batch) -> JobStatus:
+        """Submits, loads and seals a job of one batch (number 0) in one commit, so that nobody ever sees a part of it.
+
+        The same order with the same batch is answered as it stands. Raises Conflict for another order or other rows
+        under the id, for a duplicate item id (naming it; then there is no job), and for a job that is being deleted.
+        """
+        ...
+
+    async def begin_load(self, job_id: str, key: str) -> LoadStart:
+        """Where the load under this key begins: behind all that is loaded when it is first asked for, and there ever
+        after, so that a load which comes again finds its own rows. Raises UnknownName, and Conflict for a new key when
+        the job is no longer `loading`."""
         ...
 
     async def load(self, job_id: str, batch: Batch) -> Loaded:
@@ -85,16 +119,28 @@ class JobStore(Protocol):
         """
         ...
 
-    async def jobs(self, after: str | None = None, limit: int = 100) -> list[JobStatus]:
-        """The newest first; `after` is the last id of the page before."""
+    async def jobs(
+        self, after: str | None = None, limit: int = 100, *, states: Collection[JobState] = (), on_demand: bool = True
+    ) -> list[JobStatus]:
+        """The newest first; `after` is the last id of the page before. None but those in `states`, if any are given;
+        without `on_demand` scrapes on demand are left out. One short reading looks at a bounded number of jobs that do
+        not fit."""
         ...
 
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         """The next items by `seq` beyond `after`, as one short reading. Raises UnknownName for the job."""
         ...
 
+    async def find_items(self, job_id: str, wanted: ItemFilter, after: int = 0, limit: int = 100) -> ItemPage:
+        """The next items beyond `after` that fit. Raises UnknownName for the job."""
+        ...
+
     async def item(self, job_id: str, item_id: str) -> ItemRecord:
         """One item, with its ends in earlier generations. Raises UnknownName for the job or the item."""
+        ...
+
+    def news(self) -> News:
+        """A new listener: which jobs change from now on."""
         ...
 
     async def close(self) -> None:

@@ -73,6 +73,16 @@ class ResultStorage(Protocol):
         """
         ...
 
+    async def read(self, job_id: str, key: str, start: int, length: int) -> bytes:
+        """A piece of the stored bytes: `length` of them from `start` on, fewer where they end before that, and none
+        where they end before `start`. Raises KeyError as `get`."""
+        ...
+
+    async def link(self, job_id: str, key: str, seconds: int) -> str | None:
+        """A link with which anybody can download the file for so long, to be saved and never shown by a browser. None
+        where files cannot be reached by a link. Raises ValueError when it cannot be good for so long."""
+        ...
+
     async def remove(self, job_id: str, prefix: str) -> None:
         """Removes every document whose key begins so (manifest parts of an interrupted ending)."""
         ...

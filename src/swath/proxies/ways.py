@@ -106,6 +106,10 @@ class Ways:
         """The proxies that are set up, as people may see them."""
         return {tier: pool.health for tier, pool in self._pools.items() if not missing_settings(self._setup, tier)}
 
+    def any_well(self, proxy: Proxy, policy: SitePolicy) -> bool:
+        """Whether there is any way out for a job that asks for this proxy, at a site of this policy."""
+        return any(tier is ProxyType.NONE or self._pools[tier].well for tier in self._steps(proxy, policy))
+
     # -- in the background ---------------------------------------------------------------------------------------------
 
     async def run_once(self) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from swath.domain.proxy_products import ProxyType
 from swath.domain.secret import Secret
+from swath.domain.webhook import RETRY_SECONDS
 from swath.proxies.setup import DEFAULT_URL, ZONED, Price, ProxySetup, Zone
 from swath.settings.places import Places, ResultsPlace, SqsPlace, StorePlace
 
@@ -21,7 +22,10 @@ AWS_LEASE_SECONDS: Final = 30.0  # each renewal is a paid write, and a network m
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`data` is the folder of the embedded back end. The lengths of time are settable so that tests need not wait.
 
-    `store`, `queue` and `results` are as they were given; `places` says what follows from them.
+    `store`, `queue` and `results` are as they were given; `places` says what follows from them. From `host` on: the
+    controller; `allowed_hosts` are names beside its own under which it may be asked, `max_body_bytes` bounds a request
+    that is no streamed load, `requests_per_minute` is per key, `public_url` is where others find it. `server` and
+    `service_key` are for who asks one.
     """
 
     data: Path = Path("swath-data")
@@ -36,11 +40,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     standstill_seconds: float = 30.0
     max_items: int = 256
     log_level: str = "WARNING"
+    log_format: str = "json"
+    traces: bool = False
     fsync: bool = False
     sites: Path | None = None
     allow_private: tuple[str, ...] = ()
     demo_url: str = "http://127.0.0.1:8010"
     robots_agent: str = "swath"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    allowed_hosts: tuple[str, ...] = ()
+    max_body_bytes: int = 16 << 20
+    requests_per_minute: int = 6_000
+    queue_depth: int = 500
+    task_retention_days: float = 7.0
+    public_url: str | None = None
+    server: str | None = None
+    service_key: Secret | None = None
+    webhook_url: str | None = None
+    webhook_secret: tuple[Secret, ...] = ()
+    webhook_retry_seconds: tuple[float, ...] = RETRY_SECONDS
+    webhook_timeout_seconds: float = 10.0
     proxy_url: str = DEFAULT_URL
     proxy_customer: str | None = None
     proxy_ca_file: Path | None = None

@@ -85,8 +85,8 @@ def _too_slow(settings: Settings, origins: Mapping[str, Origin]) -> str:
 
 
 def _shown_unknown(name: str, value: str) -> str:
-    """A misspelt name of a secret need not smell of one, so nothing near the proxies is shown."""
-    return MASK if name.startswith(f"{PREFIX}PROXY") else masked(name, value)
+    """A misspelt name of a secret need not smell of one, so nothing near the proxies and the webhooks is shown."""
+    return MASK if name.startswith((f"{PREFIX}PROXY", f"{PREFIX}WEBHOOK")) else masked(name, value)
 
 
 def _config_file(environment: Mapping[str, str]) -> Path | None:

@@ -11,20 +11,27 @@ from typing import Any, Final
 from swath.domain.errors import BadInput
 from swath.domain.proxy_products import ProxyType
 from swath.domain.secret import MASK, Secret
+from swath.integrations.webhook.sign import key_of
 from swath.proxies.bright_data import check_url
 from swath.proxies.custom import parse_proxies
 from swath.proxies.setup import ZONED
 from swath.settings.places import ResultsPlace, SqsPlace, StorePlace, parse_queue, parse_results, parse_store
 
-__all__ = ["PARSERS", "masked"]
+__all__ = ["PARSERS", "masked", "parse_host"]
 
 _SECRET_NAME: Final = re.compile(r"PASS|SECRET|TOKEN|KEY|CREDENTIAL|AUTH|CUSTOM_URL", re.IGNORECASE)
 _SECRET_IN_URL: Final = re.compile(r"(?<=://)\S+(?=@)")
+_TOKEN_IN_PATH: Final = re.compile(r"(?<=[^/:])[/?].*")
 _HOST_AND_PORT: Final = re.compile(r"([a-z0-9_]([a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\]):([1-9][0-9]{0,4})")
 
 
 def masked(name: str, value: str) -> str:
-    """A value as it may be shown: nothing of one whose name smells of a secret, no credentials of a URL."""
+    """A value as it may be shown: nothing of one whose name smells of a secret, no credentials of a URL.
+
+    Of a webhook's address only where it leads to: what comes after that often is all that one needs to post there.
+    """
+    if name.upper().endswith("WEBHOOK_URL"):
+        value = _TOKEN_IN_PATH.sub(f"/{MASK}", value)
     return MASK if _SECRET_NAME.search(name) else _SECRET_IN_URL.sub(MASK, value)
 
 
@@ -50,6 +57,15 @@ def _text(given: object, name: str, folder: Path) -> str:
     return given
 
 
+def _listed(given: object, name: str, what: str) -> list[object]:
+    """The parts of a list, or of a text with commas or spaces between them. They may be secret, so none is told."""
+    if isinstance(given, str):
+        return [part for part in re.split(r"[,\s]+", given) if part]
+    if not isinstance(given, list):
+        raise BadInput(f"{name} must be a list of {what}")
+    return given
+
+
 def _store(given: object, name: str, folder: Path) -> StorePlace:
     return parse_store(_text(given, name, folder), name)
 
@@ -71,11 +87,7 @@ def _secret(given: object, name: str, folder: Path) -> Secret:
 
 
 def _proxy_urls(given: object, name: str, folder: Path) -> tuple[Secret, ...]:
-    if isinstance(given, str):
-        given = [part for part in re.split(r"[,\s]+", given) if part]
-    if not isinstance(given, list):
-        raise BadInput(f"{name} must be a list of addresses")
-    urls = tuple(_secret(part, name, folder) for part in given)
+    urls = tuple(_secret(part, name, folder) for part in _listed(given, name, "addresses"))
     parse_proxies(urls, name)
     return urls
 
@@ -95,11 +107,7 @@ def _plain(given: object, name: str, folder: Path) -> str:
 
 
 def _hosts_and_ports(given: object, name: str, folder: Path) -> tuple[str, ...]:
-    if isinstance(given, str):
-        given = [part for part in re.split(r"[,\s]+", given) if part]
-    if not isinstance(given, list):
-        raise BadInput(f"{name} must be a list of host:port, not {given!r}")
-    parts = tuple(_text(part, name, folder).lower() for part in given)
+    parts = tuple(_text(part, name, folder).lower() for part in _listed(given, name, "host:port"))
     for part in parts:
         found = _HOST_AND_PORT.fullmatch(part)
         if found is None or int(found[3]) > 65_535:
@@ -112,6 +120,43 @@ def _site_url(given: object, name: str, folder: Path) -> str:
     if re.fullmatch(r"https?://[^/\s@]+(/\S*)?", url) is None:
         raise BadInput(f"{name} must be an address that begins with http:// or https://, not {masked(name, url)!r}")
     return url
+
+
+def _webhook_url(given: object, name: str, folder: Path) -> str:
+    """Nothing of it is told: such addresses often hold a token."""
+    url = _secret(given, name, folder).reveal()
+    if re.fullmatch(r"https?://[^/?#\s@\\]+([/?][^\s#]*)?", url) is None:
+        raise BadInput(f"{name} must be an address that begins with http:// or https://, without a user and a fragment")
+    return url
+
+
+def _webhook_secrets(given: object, name: str, folder: Path) -> tuple[Secret, ...]:
+    secrets = tuple(_secret(part, name, folder) for part in _listed(given, name, "secrets"))
+    _ = [key_of(secret) for secret in secrets]  # raises BadInput
+    return secrets
+
+
+def parse_host(given: object, name: str, folder: Path = Path()) -> str:
+    """A name or an address to listen at. Raises BadInput."""
+    host = _text(given, name, folder).strip("[]")
+    if re.fullmatch(r"[A-Za-z0-9._:-]+", host) is None:
+        raise BadInput(f"{name} must be a name or an address, such as 127.0.0.1 or ::1, not {given!r}")
+    return host
+
+
+def _host_names(given: object, name: str, folder: Path) -> tuple[str, ...]:
+    return tuple(parse_host(part, name, folder).lower() for part in _listed(given, name, "host names"))
+
+
+def _port(given: object, name: str, folder: Path) -> int:
+    port = 0 if str(given) == "0" else _count(given, name, folder)
+    if port > 65_535:
+        raise BadInput(f"{name} must be a port, 0 to 65535 (0 takes a free one), not {given!r}")
+    return port
+
+
+def _all_seconds(given: object, name: str, folder: Path) -> tuple[float, ...]:
+    return tuple(_seconds(part, name, folder) for part in _listed(given, name, "seconds, such as 2, 4, 8"))
 
 
 def _price(given: object, name: str, folder: Path) -> float:
@@ -143,6 +188,13 @@ def _level(given: object, name: str, folder: Path) -> str:
     return level
 
 
+def _log_format(given: object, name: str, folder: Path) -> str:
+    form = _text(given, name, folder).lower()
+    if form not in {"json", "text"}:
+        raise BadInput(f"{name} must be json or text, not {given!r}")
+    return form
+
+
 def _switch(given: object, name: str, folder: Path) -> bool:
     del folder
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -164,11 +216,27 @@ PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
     "standstill_seconds": _seconds,
     "max_items": _count,
     "log_level": _level,
+    "log_format": _log_format,
+    "traces": _switch,
     "fsync": _switch,
     "sites": _path,
     "allow_private": _hosts_and_ports,
     "demo_url": _site_url,
     "robots_agent": _text,
+    "host": parse_host,
+    "port": _port,
+    "allowed_hosts": _host_names,
+    "max_body_bytes": _count,
+    "requests_per_minute": _count,
+    "queue_depth": _count,
+    "task_retention_days": _seconds,
+    "public_url": _site_url,
+    "server": _site_url,
+    "service_key": _secret,
+    "webhook_url": _webhook_url,
+    "webhook_secret": _webhook_secrets,
+    "webhook_retry_seconds": _all_seconds,
+    "webhook_timeout_seconds": _seconds,
     "proxy_url": _proxy_url,
     "proxy_customer": _plain,
     "proxy_ca_file": _path,

@@ -155,9 +155,10 @@ class SiteCircuits:
     def _held(self, site: Site, circuit: SiteCircuit) -> SiteHeld:
         now = self._clock.boot()
         wait_seconds = max(0.0, (open_until(circuit, site.policy.breaker, now) or now) - now)
+        why = "its circuit is open"
         if circuit.state is CircuitState.HALF_OPEN:
-            return SiteHeld(site.name, "a probe is under way", self._spread(min(wait_seconds, _LOOK_AGAIN_SECONDS)))
-        return SiteHeld(site.name, "its circuit is open", self._spread(wait_seconds))
+            why, wait_seconds = "a probe is under way", min(wait_seconds, _LOOK_AGAIN_SECONDS)
+        return SiteHeld(site.name, why, self._spread(wait_seconds), circuit_open=True)
 
     def _spread(self, wait_seconds: float) -> float:
         return wait_seconds + min(_LONGEST_SPREAD_SECONDS, wait_seconds * _SPREAD) * self._chance()

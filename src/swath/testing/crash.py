@@ -54,8 +54,9 @@ def arm(environment: Mapping[str, str]) -> None:
 
 def _place(variable: str, where: str) -> tuple[str, int]:
     point, _, hit = where.partition(":")
-    if point not in crash_points.POINTS or not hit.isdecimal() or int(hit) < 1:
-        sys.exit(f"{variable}={where}: give one of {', '.join(crash_points.POINTS)}, then :N")
+    known = (*crash_points.POINTS, *crash_points.WEBHOOK_POINTS)
+    if point not in known or not hit.isdecimal() or int(hit) < 1:
+        sys.exit(f"{variable}={where}: give one of {', '.join(known)}, then :N")
     return point, int(hit)
 
 

@@ -19,6 +19,7 @@ from swath.domain.failure import Culprit, Failure, FailureKind
 from swath.domain.job import Job
 from swath.domain.policy import ProxyType
 from swath.domain.site import RobotsMode, SitePolicy
+from swath.observe.figures import FIGURES
 from swath.ports.clock import Clock
 from swath.proxies.route import Route
 from swath.proxies.ways import Ways
@@ -61,7 +62,7 @@ class Passage:
 
     `before_request` is called last, right before a request leaves, and may raise to stop the attempt. `waiting` is
     entered while the attempt waits for its turn, which does not count as its own time. `blocked` are the ways out on
-    which the item was blocked before.
+    which the item was blocked before. `url` is what it was asked to let out last.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Passage:
         self._tickets: dict[str, Ticket] = {}
         self._routes: dict[str, Route | None] = {}
         self._open: dict[int, _Open] = {}
+        self.url: str | None = None
         self._last: str | None = None
         self._blamed: list[tuple[Failure, str]] = []  # with the name of the site
         self._over = False
@@ -103,6 +105,7 @@ class Passage:
 
     async def enter(self, request: Request) -> Request:
         """See Gate."""
+        self.url = request.url
         site = self._network.directory.of(request.url)
         self._check_hours(site)
         self._route(site)
@@ -124,6 +127,7 @@ class Passage:
             permit.release()
             raise
         self._last = site.name
+        FIGURES.site_requests[self._label(site)] += 1
         sent = msgspec.structs.replace(request, route=self._route(site), impersonate=site.policy.impersonate)
         self._open[id(sent)] = _Open(site, permit, self._network.clock.boot())
         return sent
@@ -134,6 +138,8 @@ class Passage:
         permit.release()
         if failure is not None:
             self._blamed.append((failure, site.name))
+        if response is not None:
+            FIGURES.received_bytes[self._label(site)] += response.wire_bytes
         if response is not None and response.status in {429, 503}:
             self._network.pacer.slow_down(site, sent_at)
 
@@ -158,6 +164,10 @@ class Passage:
         return next((name for known, name in reversed(self._blamed) if known == failure), self._last)
 
     # -- one question each ---------------------------------------------------------------------------------------------
+
+    def _label(self, site: Site) -> str:
+        """What figures are counted under: the policies are few, the domains that share the default need not be."""
+        return site.name if site.name in self._network.directory.sites else "default"
 
     def _check_hours(self, site: Site) -> None:
         if site.policy.allowed_hours is None:

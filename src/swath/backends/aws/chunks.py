@@ -99,14 +99,21 @@ class Chunks:
     async def mark(self, number: int, batch: int) -> str | None:
         """Under which mark a batch was committed, if it was."""
         known = self._marks.get((number, batch))
-        if known is None:
-            loaded = await self.batch(number, batch)
-            if loaded is None:
-                return None
-            known = self._marks[number, batch] = loaded.mark
-            while len(self._marks) > _REMEMBERED_MARKS:
-                self._marks.popitem(last=False)
+        if known is None and (loaded := await self.batch(number, batch)) is not None:
+            known = loaded.mark
+            self._note_mark(number, batch, known)
         return known
+
+    def _note_mark(self, number: int, batch: int, mark: str) -> None:
+        self._marks[number, batch] = mark
+        while len(self._marks) > _REMEMBERED_MARKS:
+            self._marks.popitem(last=False)
+
+    def learn(self, head: Head, mark: str, items: Collection[Item]) -> None:
+        """A job of one batch was made by this process, which may well be the one to run it."""
+        self._note_mark(head.number, 0, mark)
+        if chunk_of(head.last_seq) == 0:
+            self._remember(head, 0, {item.seq: item for item in items})
 
     async def items(self, head: Head, seqs: Collection[int]) -> dict[int, Item]:
         """These items of the job, as far as there are such."""

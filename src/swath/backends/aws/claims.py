@@ -22,7 +22,7 @@ from swath.backends.aws.ledger import Granted, Ledger
 from swath.domain.errors import BadInput, StoreDamaged, UnknownName
 from swath.domain.item import Item
 from swath.domain.job import Job
-from swath.domain.lease import Lease, LeasedItem, lease_size
+from swath.domain.lease import Lease, LeasedItem, has_room, lease_size
 from swath.domain.pace import begun
 from swath.domain.transitions import JobState, check_job
 from swath.domain.turns import Candidate, next_in_turn
@@ -42,7 +42,7 @@ async def claim(ledger: Ledger, worker_id: str, job_id: str | None, without: Col
         granted = granted or await ledger.grant(items=True)
         turn = next_in_turn([_candidate(head, order) for head, order in ready.values()], granted.granted - 1)
         chosen = ready[turn.number if turn else min(ready)][0].job_id
-        lease = await _claim_of(ledger, worker_id, chosen, granted)
+        lease = await _claim_of(ledger, _To(worker_id, granted), chosen, just_read=job_id is not None)
         if lease is not None:
             return lease
         without.add(chosen)  # others were faster; what was seen lately is void
@@ -72,31 +72,31 @@ async def _ready(
 
 
 def _has_room(head: Head, order: Job, worker_id: str) -> bool:
-    """With every slot in others' use this worker would hold items without one to run them."""
-    return head.others(worker_id) < order.policy.throttling.max_concurrent_workers
+    slots = sum(share.slots for worker, share in head.shares.items() if worker != worker_id)
+    return has_room(order.policy.throttling.max_concurrent_workers, head.others(worker_id), slots)
 
 
 def _candidate(head: Head, order: Job) -> Candidate:
     return Candidate(order.priority, head.total, head.number, head.served)
 
 
-async def _claim_of(ledger: Ledger, worker_id: str, job_id: str, granted: Granted) -> Lease | None:
+async def _claim_of(ledger: Ledger, to: _To, job_id: str, *, just_read: bool) -> Lease | None:
     async def decide(head: Head) -> Change[Lease | None]:
         order = await ledger.orders.of(head)
-        if not head.may_start or not _has_room(head, order, worker_id):
+        if not head.may_start or not _has_room(head, order, to.worker_id):
             return unchanged(None)
         due = await due_now(ledger, head, order, ledger.times().shared)
         if not due.claimable:
             return unchanged(None)
-        chosen = await _choose(ledger, head, order, worker_id, due)
+        chosen = await _choose(ledger, head, order, to.worker_id, due)
         if (
             not chosen.came_back and not chosen.fresh
         ):  # for a few seconds it may be behind too many rows of what must wait
             return unchanged(None)
-        return _hand_out(ledger, head, order, _To(worker_id, granted), chosen)
+        return _hand_out(ledger, head, order, to, chosen)
 
     try:
-        return await ledger.heads.change(job_id, decide)
+        return await ledger.heads.change(job_id, decide, just_read=just_read)
     except UnknownName:
         return None
     except (BadInput, StoreDamaged, ValueError) as error:  # who knows of which job it is can go on with the others

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from swath.backends.aws.head import Head, Right
-from swath.backends.aws.heads import Change, unchanged
+from swath.backends.aws.head import Head, Right, encode_head
+from swath.backends.aws.heads import RESERVED, Change, unchanged
 from swath.backends.aws.layout import (
     ACTIVE,
+    DEMAND,
     GONE,
     JOBS,
     KEPT,
@@ -25,17 +26,19 @@ from swath.backends.aws.layout import (
     name_key,
     order_key,
 )
-from swath.backends.aws.ledger import Ledger, lease_under
-from swath.backends.aws.rows import Delete, Key, Put
+from swath.backends.aws.ledger import Ledger, Times, lease_under
+from swath.backends.aws.outbox import due_rows
+from swath.backends.aws.rows import ABSENT, Delete, Key, Put, Row
 from swath.domain.errors import LeaseLost, UnknownName
 from swath.domain.job import Job
 from swath.domain.lease import Lease
 from swath.domain.policy import ExecutionPolicy
 
-__all__ = ["claim_deletion", "kept_due", "list_as_kept", "purge", "remove_rows", "vanishing"]
+__all__ = ["claim_deletion", "kept_due", "list_as_kept", "purge", "remove_rows", "reserve", "vanishing"]
 
 _DAY_SECONDS: Final = 86_400
 _AT_ONCE: Final = 500  # rows
+_MAKING_SECONDS: Final = 3_600  # for a job to be made; who is slower makes it anew
 _OVERDUE: Final = 100  # jobs that are looked at; the others come when these are gone
 
 
@@ -65,7 +68,8 @@ async def claim_deletion(ledger: Ledger, worker_id: str, job_id: str | None) -> 
         except UnknownName:
             return None
     async for row in ledger.table.query(GONE):
-        await remove_rows(ledger, int(row.key.s), int(row.body))
+        if await _is_gone(ledger, row):
+            await remove_rows(ledger, int(row.key.s), int(row.body.partition(b"@")[0]))
     marked = [head.job_id for head in await ledger.active() if head.deleting and not head.leases]
     overdue = ledger.table.query(KEPT, last=f"{int(ledger.times().now):012d}#~", limit=_OVERDUE)
     for name in [*marked, *[row.body.decode() async for row in overdue]]:
@@ -148,14 +152,39 @@ async def _remove_chunks(ledger: Ledger, head: Head) -> None:
 def vanishing(head: Head) -> list[Put | Delete]:
     """Lets a job stop being there; its rows are removed after that, by somebody else if need be."""
     head.gone, head.leases = True, []
-    unlisted = [Delete(listed_key(partition, head.number)) for partition in (JOBS, ACTIVE)]
+    listed = (DEMAND if head.on_demand else JOBS, ACTIVE)
+    unlisted = [Delete(listed_key(partition, head.number)) for partition in listed]
     gone = Put(listed_key(GONE, head.number), str(head.last_seq).encode())
     return [gone, Delete(name_key(head.job_id)), Delete(order_key(head.number)), *unlisted]
+
+
+def reserve(head: Head, times: Times) -> list[Put]:
+    """Makes a job of which nobody sees anything yet, and lets its rows be removed if it does not become one in time."""
+    hollow = Head(head.number, head.job_id, gone=True)
+    due = int(times.shared) + _MAKING_SECONDS
+    return [
+        Put(head_key(head.number), encode_head(hollow), version=RESERVED, expected=ABSENT),
+        Put(listed_key(GONE, head.number), f"{head.last_seq}@{due}".encode()),
+    ]
+
+
+async def _is_gone(ledger: Ledger, row: Row) -> bool:
+    """Whether rows of that number may be removed: not while somebody makes the job, who can no longer after this."""
+    last_seq, _, due = row.body.partition(b"@")
+    if not due:
+        return True
+    if ledger.times().shared < int(due):
+        return False
+    number = int(row.key.s)
+    hollow = encode_head(Head(number, "", gone=True))
+    taken = Put(head_key(number), hollow, version=RESERVED + 1, expected=RESERVED)
+    return await ledger.table.commit(taken, Put(row.key, last_seq))
 
 
 async def remove_rows(ledger: Ledger, number: int, last_seq: int) -> None:
     """Removes every row of a job that is not there any more. Can be repeated."""
     ledger.ids.forget(number)
+    await ledger.table.write_many(await due_rows(ledger.table, number))
     await _remove(ledger, number, last_seq, but=head_key(number))
     await ledger.table.write_many([Delete(head_key(number))])  # last, because it says that the others are to go
     await ledger.table.write_many([Delete(listed_key(GONE, number))])

@@ -83,6 +83,7 @@ async def _backlog(ledger: Ledger, head: Head, order: Job) -> Backlog:
     return Backlog(
         job_id=head.job_id,
         priority=order.priority,
+        on_demand=order.on_demand,
         items=head.total,
         pending=pending,
         claimable=(await due_now(ledger, head, order, times.shared)).claimable,

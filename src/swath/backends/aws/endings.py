@@ -20,12 +20,14 @@ from swath.backends.aws.heads import Change, unchanged
 from swath.backends.aws.jobs import manifest_parts, status_after
 from swath.backends.aws.layout import ACTIVE, chunk_of, listed_key, manifest_key
 from swath.backends.aws.ledger import Ledger, lease_under
+from swath.backends.aws.outbox import new_webhook
 from swath.backends.aws.rows import Delete, Put
 from swath.domain.attempt import Ended
 from swath.domain.errors import LeaseLost, UnknownName
 from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
 from swath.domain.transitions import ItemState, JobState, check_job
+from swath.domain.webhook import Webhook
 
 __all__ = ["claim_ending", "end", "sweep"]
 
@@ -42,13 +44,13 @@ async def claim_ending(ledger: Ledger, worker_id: str, job_id: str | None, witho
         heads = [] if found is None else [found]
     for head in heads:
         if head.job_id not in without and head.may_end and not head.leases:
-            lease = await _claim(ledger, worker_id, head.job_id)
+            lease = await _claim(ledger, worker_id, head.job_id, just_read=job_id is not None)
             if lease is not None:
                 return lease
     return None
 
 
-async def _claim(ledger: Ledger, worker_id: str, job_id: str) -> Lease | None:
+async def _claim(ledger: Ledger, worker_id: str, job_id: str, *, just_read: bool) -> Lease | None:
     async def decide(head: Head) -> Change[Lease | None]:
         if not head.may_end or head.leases:
             return unchanged(None)
@@ -58,7 +60,7 @@ async def _claim(ledger: Ledger, worker_id: str, job_id: str) -> Lease | None:
         return Change(ledger.right_as_lease(head, order, lease))
 
     try:
-        return await ledger.heads.change(job_id, decide)
+        return await ledger.heads.change(job_id, decide, just_read=just_read)
     except UnknownName:
         return None
 
@@ -118,7 +120,9 @@ def _cancelled(head: Head, item: Back) -> Ended:
     )
 
 
-async def end(ledger: Ledger, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
+async def end(
+    ledger: Ledger, lease: Lease, state: JobState, manifest: Mapping[str, Any], webhook: Webhook | None
+) -> JobStatus:
     """See Endings.end. The manifest is written first; the head makes it true."""
     nonce = secrets.token_hex(6)
     parts = manifest_parts(msgspec.json.encode(manifest))
@@ -139,7 +143,8 @@ async def end(ledger: Ledger, lease: Lease, state: JobState, manifest: Mapping[s
         head.drop(held)
         unlisted = [] if head.is_active else [Delete(listed_key(ACTIVE, head.number))]
         due = None if head.deleting else kept_due(head, order.policy)
-        return Change((head, former), [*unlisted, *list_as_kept(head, due)])
+        sent = [] if webhook is None else new_webhook(head.number, webhook)
+        return Change((head, former), [*unlisted, *list_as_kept(head, due), *sent])
 
     try:
         head, former = await ledger.heads.change(lease.job.job_id, decide)

@@ -31,6 +31,7 @@ _TYPES: Final = {
 }
 _CUT: Final = re.compile(r"[^/]*~=[0-9a-f]{40}")
 _MOST_NAMES: Final = 10_000
+_LONGEST_NAME: Final = 100
 _CLOCKS_APART: Final = timedelta(seconds=5)  # those of S3; no sleeper loses its right to delete so soon
 
 
@@ -65,6 +66,13 @@ class Files:
         """Raises KeyError when there is nothing under the key."""
         try:
             return await self._objects.get(_path(job, key))
+        except KeyError:
+            raise KeyError(key) from None
+
+    async def read(self, job: str, key: str, start: int, length: int) -> bytes:
+        """A piece of it. Raises as `get`."""
+        try:
+            return await self._objects.read(_path(job, key), start, length)
         except KeyError:
             raise KeyError(key) from None
 
@@ -119,9 +127,18 @@ class Files:
         for known in [known for known in self._long if known[0] == job]:
             del self._long[known]
 
-    async def presigned(self, job: str, key: str, seconds: int) -> str:
-        """A link to download the file."""
-        return await self._objects.presigned(_path(job, key), seconds)
+    async def link(self, job: str, key: str, seconds: int) -> str:
+        """A link by which S3 hands out the file as plain text to be saved, whatever it is: what a site has sent is
+        never to run in the name of a bucket."""
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", key.rpartition("/")[2])[-_LONGEST_NAME:].lstrip(".")
+        return await self._objects.link(
+            _path(job, key),
+            seconds,
+            {
+                "response-content-disposition": f'attachment; filename="{name}"',
+                "response-content-type": "text/plain; charset=utf-8",
+            },
+        )
 
     async def _key(self, job: str, path: str) -> str:
         """The key whose object this is, from a path with cut names."""

@@ -139,6 +139,7 @@ class Head(msgspec.Struct, array_like=True):
     kept_due: float | None = None  # in Unix seconds: when it is listed to be deleted
     purged: int = 0
     purged_seq: int = 0
+    on_demand: bool = False
 
     @property
     def ended(self) -> int:

@@ -16,15 +16,16 @@ from weakref import WeakValueDictionary
 from swath.backends.aws.head import Head, decode_head, encode_head
 from swath.backends.aws.layout import JOBS, head_key, name_key
 from swath.backends.aws.orders import StaleHead
-from swath.backends.aws.rows import Delete, Put
+from swath.backends.aws.rows import ABSENT, Delete, Put
 from swath.backends.aws.table import Table
 from swath.domain.errors import LeaseLost, StoreUnavailable, UnknownName, UserError
-from swath.domain.job import WaitingFor
+from swath.domain.job import JOB_ID_LIMIT, WaitingFor
 
-__all__ = ["Change", "Decide", "Heads", "Standing", "unchanged"]
+__all__ = ["RESERVED", "Change", "Decide", "Heads", "Standing", "unchanged"]
 
 T = TypeVar("T")
 
+RESERVED: Final = 1  # the version of the head of a job that is being made, and which nobody sees
 _TRIES: Final = 40  # with the pauses between them some ten seconds
 _PAUSE_SECONDS: Final = (0.005, 0.4)
 _REMEMBERED: Final = 4_096
@@ -63,10 +64,11 @@ class _Seen(NamedTuple):
 class Heads:
     """Changes of one job are made one at a time by this process, so that it never stands in its own way."""
 
-    def __init__(self, table: Table, is_mine: Callable[[str], bool]) -> None:
-        """`is_mine` says of a worker whether it belongs to this process."""
+    def __init__(self, table: Table, is_mine: Callable[[str], bool], tell: Callable[[str], None]) -> None:
+        """`is_mine` says of a worker whether it belongs to this process; `tell` is told of each job that it changes."""
         self._table = table
         self._is_mine = is_mine
+        self._tell = tell
         self._numbers: dict[str, int] = {}
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._standing: dict[str, Standing] = {}
@@ -82,6 +84,8 @@ class Heads:
         seen = None if number is None else await self._read(number)
         if seen is None:
             self._lose(job_id)
+            if not _is_id(job_id):
+                return None
             row = (await self._table.get(name_key(job_id))).get(name_key(job_id))
             if row is None:
                 return None
@@ -117,13 +121,14 @@ class Heads:
         seen = self._seen.get(head.number)
         return head if seen is None else decode_head(seen.body)
 
-    async def change(self, job_id: str, decide: Decide[T]) -> T:
+    async def change(self, job_id: str, decide: Decide[T], *, just_read: bool = False) -> T:
         """Makes one change. What is refused, or changes nothing, was decided by the job as it is now.
 
-        Raises UnknownName, whatever `decide` raises, and StoreUnavailable when others are faster again and again.
+        `just_read`: the caller has read it a moment ago, so it is most likely still so. Raises UnknownName, whatever
+        `decide` raises, and StoreUnavailable when others are faster again and again.
         """
         async with self._locks.setdefault(job_id, asyncio.Lock()):
-            known = self._known_alone(job_id)
+            known = self._last_seen(job_id) if just_read else self._known_alone(job_id)
             for tries in range(_TRIES):
                 seen = known if tries == 0 and known is not None else await self._fresh(job_id)
                 head = decode_head(seen.body)
@@ -141,14 +146,17 @@ class Heads:
                     await asyncio.sleep(_pause(tries))
         raise StoreUnavailable(f"too many change job {job_id!r} at once", WaitingFor.STORE)
 
-    async def create(self, head: Head, rows: Sequence[Put]) -> bool:
-        """Writes a new job, unless somebody else has one under its id."""
-        name = Put(name_key(head.job_id), str(head.number).encode(), version=1, expected=-1)
-        first = Put(head_key(head.number), encode_head(head), version=1, expected=-1)
+    async def create(self, head: Head, rows: Sequence[Put | Delete], *, reserved: bool = False) -> bool:
+        """Writes a new job, unless somebody else has one under its id. One that was reserved must still be so."""
+        name = Put(name_key(head.job_id), str(head.number).encode(), version=1, expected=ABSENT)
+        first = Put(head_key(head.number), encode_head(head), version=1, expected=ABSENT)
+        if reserved:
+            first = Put(first.key, first.body, version=RESERVED + 1, expected=RESERVED)
         if not await self._table.commit(name, first, *rows):
             return False
         self._numbers[head.job_id] = head.number
-        self._remember(_Seen(first.body, 1))
+        self._remember(_Seen(first.body, first.version))
+        self._tell(head.job_id)
         return True
 
     async def _write(self, head: Head, version: int, rows: Sequence[Put | Delete]) -> bool:
@@ -157,21 +165,26 @@ class Heads:
             written = await self._table.commit(put, *rows)
         except BaseException:
             self._seen.pop(head.number, None)  # it may have been written or not
+            self._tell(head.job_id)
             raise
         if written:
             self._remember(_Seen(put.body, put.version))
+            self._tell(head.job_id)
         else:
             self._seen.pop(head.number, None)
         return written
 
     def _known_alone(self, job_id: str) -> _Seen | None:
         """The head as this process left it, if nobody else is at work on the job: then it most likely is still so."""
-        number = self._numbers.get(job_id)
-        seen = None if number is None else self._seen.get(number)
+        seen = self._last_seen(job_id)
         if seen is None:
             return None
         leases = decode_head(seen.body).leases
         return seen if leases and all(self._is_mine(lease.worker) for lease in leases) else None
+
+    def _last_seen(self, job_id: str) -> _Seen | None:
+        number = self._numbers.get(job_id)
+        return None if number is None else self._seen.get(number)
 
     async def _fresh(self, job_id: str) -> _Seen:
         head = await self.look(job_id)
@@ -207,6 +220,11 @@ class Heads:
     def _lose(self, job_id: str) -> None:
         self._standing.pop(job_id, None)
         self._numbers.pop(job_id, None)
+
+
+def _is_id(job_id: str) -> bool:
+    """Whether a job can have it; the table refuses to look for others."""
+    return 0 < len(job_id) <= JOB_ID_LIMIT and not any("\ud800" <= char <= "\udfff" for char in job_id)
 
 
 def _pause(tries: int) -> float:

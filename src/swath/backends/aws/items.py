@@ -1,11 +1,12 @@
 """Items as people see them: their inputs, their ends, and what their workers last reported.
 
-Before: loading.py, finishing.py and rescue.py write them. Beside: jobs.py.
+Before: loading.py, finishing.py and rescue.py write them. Beside: jobs.py, and search.py, which shows some of them.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,26 +20,33 @@ from swath.domain.errors import UnknownName
 from swath.domain.item import Item, ItemRecord
 from swath.domain.transitions import ItemState
 
-__all__ = ["item", "items"]
+__all__ = ["View", "item", "items", "steadily"]
+
+T = TypeVar("T")
 
 _TRIES: Final = 3
 
 
 async def items(ledger: Ledger, job_id: str, after: int, limit: int) -> list[ItemRecord]:
-    """See JobStore.items. Read again when the job has changed meanwhile, a few times: then it is near enough."""
+    """See JobStore.items."""
+    return await steadily(ledger, job_id, lambda head: _page(ledger, head, after, limit))
+
+
+async def steadily(ledger: Ledger, job_id: str, read: Callable[[Head], Awaitable[T]]) -> T:
+    """Reads again when the job has changed meanwhile, a few times: then it is near enough."""
     head = await ledger.heads.look(job_id)
     for _ in range(_TRIES):
-        records = await _page(ledger, head, after, limit)
+        found = await read(head)
         if head.state.terminal and not head.deleting:
             break
         before, head = head, await ledger.heads.look(job_id)
         if head == before:
             break
-    return records
+    return found
 
 
 async def _page(ledger: Ledger, head: Head, after: int, limit: int) -> list[ItemRecord]:
-    view = await _View.of(ledger, head)
+    view = await View.of(ledger, head)
     records: list[ItemRecord] = []
     after, last = max(after, head.purged_seq), chunk_of(max(1, head.last_seq))
     first = chunk_of(after + 1)
@@ -56,13 +64,13 @@ async def _page(ledger: Ledger, head: Head, after: int, limit: int) -> list[Item
 async def item(ledger: Ledger, job_id: str, item_id: str) -> ItemRecord:
     """See JobStore.item."""
     head = await ledger.heads.look(job_id)
-    seq = (await ledger.ids.of(head)).find(hash_of(item_id))
-    if seq is not None and seq > head.purged_seq:
-        number = chunk_of(seq)
+    number = await _chunk_with(ledger, head, item_id)
+    if number is not None:
         selected = await ledger.chunks.selected(head, number, number)
         async for chunk in ledger.chunks.chunks(head, number, number):
-            if seq in chunk.items and chunk.items[seq].item_id == item_id:
-                view = await _View.of(ledger, head)
+            seq = next((seq for seq, each in chunk.items.items() if each.item_id == item_id), 0)
+            if seq > head.purged_seq:
+                view = await View.of(ledger, head)
                 record = view.record(chunk, seq, selected)
                 ends = chunk.ends.get(seq, [])
                 earlier = ends[:-1] if record.ended_at is not None else ends
@@ -70,7 +78,15 @@ async def item(ledger: Ledger, job_id: str, item_id: str) -> ItemRecord:
     raise UnknownName(f"there is no item {item_id!r} in job {job_id!r}")
 
 
-class _View(NamedTuple):
+async def _chunk_with(ledger: Ledger, head: Head, item_id: str) -> int | None:
+    """The only chunk that can hold an item of that id."""
+    if head.last_seq <= CHUNK_ITEMS:
+        return 0
+    seq = (await ledger.ids.of(head)).find(hash_of(item_id))
+    return None if seq is None else chunk_of(seq)
+
+
+class View(NamedTuple):
     """What has to be known to tell how far an unfinished item is."""
 
     head: Head
@@ -79,9 +95,10 @@ class _View(NamedTuple):
     shared_to_now: float
 
     @classmethod
-    async def of(cls, ledger: Ledger, head: Head) -> _View:
+    async def of(cls, ledger: Ledger, head: Head, *, unfinished: bool = True) -> View:
+        """Without `unfinished` only what has ended is to be shown, of which the head says all that matters."""
         times = ledger.times()
-        any_known = bool(head.waiting) or any(lease.carries for lease in head.leases)
+        any_known = unfinished and (bool(head.waiting) or any(lease.carries for lease in head.leases))
         known = await all_known(ledger.table, head.number) if any_known else Known()
         holders = {seq: lease for lease in head.leases for seq in lease.seqs}
         return cls(head, known, holders, times.now - times.shared)

@@ -5,22 +5,26 @@ Before: loading.py writes them, control.py changes them. Beside: items.py, which
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
 
 from swath.backends.aws.head import Head
-from swath.backends.aws.layout import JOBS, listed_key, manifest_key
+from swath.backends.aws.layout import ACTIVE, DEMAND, JOBS, listed_key, manifest_key
 from swath.backends.aws.ledger import Ledger
 from swath.backends.aws.orders import StaleHead
 from swath.domain.errors import StoreUnavailable
 from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.pace import overall, per_second
+from swath.domain.transitions import JobState
 
 __all__ = ["jobs", "manifest_parts", "status", "status_after", "status_of"]
 
 _TRIES: Final = 20
 _MANIFEST_BYTES: Final = 300_000
+_LOOKED_AT_ONCE: Final = 100  # jobs, as many as one request reads
+_MOST_LOOKED: Final = 1_000
 
 
 async def status(ledger: Ledger, job_id: str) -> JobStatus:
@@ -34,16 +38,43 @@ async def status(ledger: Ledger, job_id: str) -> JobStatus:
     raise StoreUnavailable(f"job {job_id!r} changes too fast to be read", WaitingFor.STORE)
 
 
-async def jobs(ledger: Ledger, after: str | None, limit: int) -> list[JobStatus]:
-    """See JobStore.jobs."""
-    last = "~"
-    if after is not None:
-        last = listed_key(JOBS, (await ledger.heads.look(after)).number - 1).s
-    rows = ledger.table.query(JOBS, last=last, reverse=True, limit=limit)
-    heads = await ledger.heads.look_at([int(row.key.s) async for row in rows])
-    orders = await ledger.orders.of_many(heads)
-    manifests = await _manifests(ledger, heads)
-    newest_first = sorted(heads, key=lambda head: -head.number)
+async def jobs(
+    ledger: Ledger, after: str | None, limit: int, states: Collection[JobState], on_demand: bool
+) -> list[JobStatus]:
+    """See JobStore.jobs. Those that have not ended are in a short list of their own."""
+    below = None if after is None else (await ledger.heads.look(after)).number
+    lists = (JOBS, DEMAND) if on_demand else (JOBS,)
+    if states and not any(state.terminal for state in states):
+        lists = (ACTIVE,)
+    most = max(limit, _LOOKED_AT_ONCE) if states else max(limit, 1)
+    heads: list[Head] = []
+    for _ in range(max(1, _MOST_LOOKED // most)):
+        numbers = await _listed(ledger, lists, below, most)
+        heads += [
+            head
+            for head in reversed(await ledger.heads.look_at(numbers))
+            if (not states or head.state in states) and (on_demand or not head.on_demand)
+        ]
+        if len(heads) >= limit or len(numbers) < most:
+            break
+        below = numbers[-1]
+    return await _statuses(ledger, heads[:limit])
+
+
+async def _listed(ledger: Ledger, lists: Collection[str], below: int | None, most: int) -> list[int]:
+    """The next numbers of these lists, the highest first."""
+    last = "~" if below is None else listed_key(JOBS, below - 1).s
+    numbers = [
+        int(row.key.s)
+        for partition in lists
+        async for row in ledger.table.query(partition, last=last, reverse=True, limit=most)
+    ]
+    return sorted(numbers, reverse=True)[:most]
+
+
+async def _statuses(ledger: Ledger, newest_first: list[Head]) -> list[JobStatus]:
+    orders = await ledger.orders.of_many(newest_first)
+    manifests = await _manifests(ledger, newest_first)
     return [
         _status(ledger, head, orders[head.number], manifests.get(head.number))
         if head.number in orders
@@ -102,6 +133,7 @@ def _status(ledger: Ledger, head: Head, order: Job, manifest: dict[str, Any] | N
         started_at=head.started_at,
         ended_at=head.ended_at,
         loaded_rows=head.loaded_rows,
+        loaded_batches=head.batches,
         stopping=head.stopping,
         circuit_opened=head.circuit.opened,
         waiting_for=None if head.state.terminal else ledger.presence.waiting_for(),

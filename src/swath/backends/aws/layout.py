@@ -18,11 +18,14 @@ __all__ = [
     "ACTIVE",
     "CHUNK_ITEMS",
     "COUNTERS",
+    "DEMAND",
     "GONE",
     "HELD",
     "JOBS",
     "KEPT",
+    "KEYS",
     "PART_BYTES",
+    "WEBHOOKS",
     "Kind",
     "again_key",
     "again_partition",
@@ -33,6 +36,7 @@ __all__ = [
     "block_of",
     "chunk_of",
     "chunks_of_block",
+    "due_partitions",
     "end_key",
     "head_key",
     "held_key",
@@ -42,10 +46,14 @@ __all__ = [
     "items_partition",
     "kept_key",
     "listed_key",
+    "load_key",
     "manifest_key",
     "name_key",
     "order_key",
     "read_item_key",
+    "webhook_due",
+    "webhook_due_key",
+    "webhook_key",
 ]
 
 CHUNK_ITEMS: Final = 100
@@ -53,11 +61,15 @@ _BLOCK_CHUNKS: Final = 100  # so that a large job is spread over many partitions
 PART_BYTES: Final = 300_000  # of a body before it is compressed; a row has 400 KB at most
 
 COUNTERS: Final = Key("fleet", "counters")
-JOBS: Final = "jobs"  # every job
+JOBS: Final = "jobs"  # every job but for scrapes on demand
+DEMAND: Final = "demand"  # scrapes on demand
 ACTIVE: Final = "active"  # those that have not ended, or are being deleted
 KEPT: Final = "kept"  # those that have ended and are deleted after a while
 HELD: Final = "held/"
 GONE: Final = "gone"  # numbers of jobs of which rows may be left
+KEYS: Final = "keys"  # that controllers accept
+WEBHOOKS: Final = "webhook/"
+_DUE_PARTITIONS: Final = 4  # that share the traffic of webhooks; each is asked by whoever looks for some
 
 
 def chunk_of(seq: int) -> int:
@@ -93,6 +105,32 @@ def order_key(number: int) -> Key:
 def manifest_key(number: int, nonce: str, part: int) -> Key:
     """A part of the manifest, true when the head names its nonce."""
     return Key(f"job/{number}", f"manifest/{nonce}/{part:06d}")
+
+
+def load_key(number: int, digest: str) -> Key:
+    """Where a load began; `digest` is that of its key."""
+    return Key(f"job/{number}", f"load/{digest}")
+
+
+def webhook_key(number: int, generation: int, webhook_id: str) -> Key:
+    """A webhook of a job."""
+    return Key(f"job/{number}", f"{WEBHOOKS}{generation:05d}#{webhook_id}")
+
+
+def due_partitions() -> list[str]:
+    """Webhooks that are to be sent, by when."""
+    return [f"due/{shard}" for shard in range(_DUE_PARTITIONS)]
+
+
+def webhook_due(due: float) -> str:
+    """What the keys of those begin with that are due then; in Unix seconds."""
+    return f"{max(0, int(due * 1_000_000)):018d}#"
+
+
+def webhook_due_key(number: int, due: float, generation: int, webhook_id: str) -> Key:
+    """Says that a webhook is to be sent; `due` in Unix seconds."""
+    partition = due_partitions()[number % _DUE_PARTITIONS]
+    return Key(partition, f"{webhook_due(due)}{number}#{generation:05d}#{webhook_id}")
 
 
 def listed_key(partition: str, number: int) -> Key:

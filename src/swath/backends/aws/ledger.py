@@ -19,6 +19,7 @@ from swath.backends.aws.layout import ACTIVE, COUNTERS
 from swath.backends.aws.orders import Orders
 from swath.backends.aws.table import Table
 from swath.backends.aws.time import SharedTime
+from swath.backends.bulletin import Bulletin
 from swath.backends.host.presence import Presence
 from swath.domain.errors import LeaseLost
 from swath.domain.job import Job
@@ -54,7 +55,8 @@ class Ledger:
     ) -> None:
         self.table = table
         self.presence = presence
-        self.heads = Heads(table, presence.holds)
+        self.bulletin = Bulletin()
+        self.heads = Heads(table, presence.holds, self.tell)
         self.orders = Orders(table)
         self.chunks = Chunks(table)
         self.ids = IdIndexes(table, self.chunks, folder)
@@ -91,6 +93,10 @@ class Ledger:
         """This process has made something that others may have to do with: what was seen lately is void."""
         self._looked = None
 
+    def tell(self, job_id: str) -> None:
+        """This process has changed a job, or may have."""
+        self.bulletin.tell((job_id,))
+
     async def granted(self) -> int:
         """How many leases of items were granted in all so far."""  # an addition of nothing answers with the number
         counters = await self.table.add(COUNTERS, granted=0)
@@ -101,9 +107,10 @@ class Ledger:
         counters = await self.table.add(COUNTERS, fences=1, granted=int(items))
         return Granted(counters["fences"], counters["granted"])
 
-    async def new_number(self) -> int:
-        """A number that no job had before."""
-        return (await self.table.add(COUNTERS, numbers=1))["numbers"]
+    async def new_number(self) -> tuple[int, int]:
+        """A number that no job had before, and how many leases of items were granted in all so far."""
+        counters = await self.table.add(COUNTERS, numbers=1, granted=0)
+        return counters["numbers"], counters["granted"]
 
     def new_lease(self, head: Head, worker_id: str, right: Right, fence: int) -> HeldLease:
         """Writes a lease into the head."""

@@ -18,48 +18,40 @@ from swath.backends.aws.deletion import remove_rows, vanishing
 from swath.backends.aws.head import Head
 from swath.backends.aws.heads import Change, unchanged
 from swath.backends.aws.ids import hash_of, id_rows
-from swath.backends.aws.jobs import status_after, status_of
-from swath.backends.aws.layout import ACTIVE, JOBS, PART_BYTES, batch_key, chunk_of, in_parts, input_key, listed_key
+from swath.backends.aws.jobs import status_after
+from swath.backends.aws.layout import PART_BYTES, batch_key, chunk_of, in_parts, input_key, load_key
 from swath.backends.aws.ledger import Ledger
-from swath.backends.aws.orders import StaleHead, put_order
+from swath.backends.aws.orders import StaleHead
 from swath.backends.aws.rows import Put
-from swath.domain.errors import BadInput, Conflict, StoreUnavailable
+from swath.domain.errors import BadInput, Conflict
 from swath.domain.item import Item
-from swath.domain.job import Job, JobStatus, WaitingFor
+from swath.domain.job import JobStatus
 from swath.domain.transitions import JobState, check_job
-from swath.ports.job_store import Batch, Duplicate, Loaded
+from swath.ports.job_store import Batch, Duplicate, Loaded, LoadStart
 
-__all__ = ["abandon", "load", "seal", "submit"]
+__all__ = ["abandon", "batch_row", "begin_load", "input_rows", "load", "mark_of", "seal"]
 
-_TRIES: Final = 20
 _ROW_BYTES: Final = 380_000  # compressed; DynamoDB takes 400 KB with keys and all
 
 _encoder: Final = msgspec.msgpack.Encoder()
+_start_decoder: Final = msgspec.msgpack.Decoder(LoadStart)
 
 
-async def submit(ledger: Ledger, job: Job) -> JobStatus:
-    """See JobStore.submit."""
-    for _ in range(_TRIES):
-        head = await ledger.heads.find(job.job_id)
-        try:
-            if head is not None:
-                return await _as_it_stands(ledger, head, job)
-        except StaleHead:
-            continue
-        head = Head(await ledger.new_number(), job.job_id)
-        listed = [Put(listed_key(partition, head.number), job.job_id.encode()) for partition in (JOBS, ACTIVE)]
-        if await ledger.heads.create(head, [put_order(head.number, 0, job, job), *listed]):
-            ledger.changed()
-            return await status_of(ledger, head)
-    raise StoreUnavailable(f"too many submit job {job.job_id!r} at once", WaitingFor.STORE)
+async def begin_load(ledger: Ledger, job_id: str, key: str) -> LoadStart:
+    """See JobStore.begin_load. The head is written with it, so that no batch comes between."""
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
+    async def decide(head: Head) -> Change[LoadStart]:
+        at = load_key(head.number, digest)
+        row = (await ledger.table.get(at)).get(at)
+        if row is not None:
+            return unchanged(_start_decoder.decode(row.body))
+        if head.state is not JobState.LOADING or head.stopping or head.deleting:
+            raise Conflict(f"job {job_id!r} is {head.state} or on its way out; nothing can be added to it")
+        start = LoadStart(head.batches, head.loaded_rows)
+        return Change(start, [Put(at, _encoder.encode(start))])
 
-async def _as_it_stands(ledger: Ledger, head: Head, job: Job) -> JobStatus:
-    if head.deleting:
-        raise Conflict.being_deleted(job.job_id)
-    if not (await ledger.orders.first(head)).same_order(job):
-        raise Conflict(f"job {job.job_id!r} exists with another scraper or policy; choose another job id")
-    return await status_of(ledger, head)
+    return await ledger.heads.change(job_id, decide)
 
 
 async def load(ledger: Ledger, job_id: str, batch: Batch) -> Loaded:
@@ -96,7 +88,7 @@ def _check(head: Head, batch: Batch) -> None:
 
 async def _add(ledger: Ledger, head: Head, batch: Batch) -> Change[_Added]:
     """Nothing of what is written here counts before the commit that follows."""
-    mark = hashlib.blake2b(f"{batch.first_row}/{batch.rows}/{batch.digest}".encode(), digest_size=8).hexdigest()
+    mark = mark_of(batch)
     index = await ledger.ids.of(head)
     firsts: dict[bytes, int] = {}
     fresh: list[Item] = []
@@ -108,26 +100,35 @@ async def _add(ledger: Ledger, head: Head, batch: Batch) -> Change[_Added]:
             fresh.append(item)
         else:
             duplicates.append(Duplicate(item.seq, item.item_id, first))
-    rows = [_fitting(entries, put) for entries, put in _input_rows(head.number, batch.number, mark, fresh)]
+    rows = input_rows(head.number, batch.number, mark, fresh)
     rows += id_rows(head.number, batch.number, mark, ((seq, hashed) for hashed, seq in firsts.items()))
     await ledger.table.write_many(rows)
-    pairs = [(each.seq, each.first_seq) for each in duplicates]
-    row = LoadedBatch(batch.first_row, batch.rows, batch.digest, mark, len(fresh), pairs)
     head.batches, head.loaded_rows = head.batches + 1, head.loaded_rows + batch.rows
     head.total, head.fresh_left = head.total + len(fresh), head.fresh_left + len(fresh)
     head.last_seq = max([head.last_seq, batch.first_row + batch.rows - 1, *(item.seq for item in fresh)])
     loaded = Loaded(len(fresh), tuple(duplicates))
-    added = _Added(loaded, head.number, firsts)
-    return Change(added, [Put(batch_key(head.number, batch.number), _encoder.encode(row))])
+    return Change(_Added(loaded, head.number, firsts), [batch_row(head.number, batch, loaded)])
 
 
-def _input_rows(number: int, batch: int, mark: str, items: Iterable[Item]) -> list[tuple[list[object], Put]]:
-    """The rows of a batch, each with the entries that it holds."""
+def mark_of(batch: Batch) -> str:
+    """Tells the rows of a batch from those of another content under the same number."""
+    return hashlib.blake2b(f"{batch.first_row}/{batch.rows}/{batch.digest}".encode(), digest_size=8).hexdigest()
+
+
+def batch_row(number: int, batch: Batch, loaded: Loaded) -> Put:
+    """Says what became of a batch, and makes its rows true."""
+    pairs = [(each.seq, each.first_seq) for each in loaded.duplicates]
+    row = LoadedBatch(batch.first_row, batch.rows, batch.digest, mark_of(batch), loaded.added, pairs)
+    return Put(batch_key(number, batch.number), _encoder.encode(row))
+
+
+def input_rows(number: int, batch: int, mark: str, items: Iterable[Item]) -> list[Put]:
+    """The inputs of a batch. Raises BadInput for one that no row can hold."""
     chunks: dict[int, list[object]] = {}
     for item in items:
         chunks.setdefault(chunk_of(item.seq), []).append((item.seq, item.item_id, item.input))
     return [
-        (entries, Put(input_key(number, chunk, batch, mark, part), body))
+        _fitting(entries, Put(input_key(number, chunk, batch, mark, part), body))
         for chunk, every in chunks.items()
         for part, (entries, body) in enumerate(in_parts(_encoder, every))
     ]

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import obstore
+from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from swath.backends.aws.bucket import Bucket
@@ -108,6 +109,22 @@ class Objects:
         except FileNotFoundError:
             raise KeyError(path) from None
 
+    async def read(self, path: str, start: int, length: int) -> bytes:
+        """So many bytes from `start` on, as far as there are. Raises as `get`."""
+
+        async def read(store: S3Store) -> bytes:
+            try:
+                return bytes(await obstore.get_range_async(store, path, start=start, length=max(1, length)))[:length]
+            except BaseError:
+                if start < (await obstore.head_async(store, path))["size"]:
+                    raise
+                return b""  # S3 calls a range that begins after the end an error
+
+        try:
+            return await self._ask("get_object", read, turns=_LONGEST_READ_TURNS)
+        except FileNotFoundError:
+            raise KeyError(path) from None
+
     async def exists(self, path: str) -> bool:
         """Whether there is anything under the path."""
         try:
@@ -139,10 +156,14 @@ class Objects:
             some = list(paths[start : start + _PAGE])
             await self._ask("delete_objects", lambda store, some=some: obstore.delete_async(store, some))  # type: ignore[misc]
 
-    async def presigned(self, path: str, seconds: int) -> str:
-        """A link to download the object, for who has no credentials."""
-        until = timedelta(seconds=seconds)
-        return await self._ask("sign", lambda store: obstore.sign_async(store, "GET", path, until))
+    async def link(self, path: str, seconds: int, asked: Mapping[str, str]) -> str:
+        """A link to download the object, for who has no credentials; `asked` says how S3 is to answer to it."""
+
+        def sign() -> str:
+            self._opened()
+            return self._chain.link(self.bucket.name, self.bucket.key(path), asked, seconds)
+
+        return await self._ask("sign", lambda _: asyncio.to_thread(sign))
 
     async def close(self) -> None:
         """Lets obstore's threads come to rest: one that touches Python while the interpreter ends aborts it."""

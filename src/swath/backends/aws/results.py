@@ -153,6 +153,18 @@ class S3Results:
         check_key(key)
         return await self._files.get(job_folder(job_id), key)
 
+    async def read(self, job_id: str, key: str, start: int, length: int) -> bytes:
+        """By a ranged request, of the bytes as they lie there."""
+        check_key(key)
+        return await self._files.read(job_folder(job_id), key, start, length)
+
+    async def link(self, job_id: str, key: str, seconds: int) -> str | None:
+        """A presigned one; who follows it unpacks a compressed page."""
+        check_key(key)
+        if not 0 < seconds <= LONGEST_LINK_SECONDS:
+            raise ValueError(f"a link is good for 1 to {LONGEST_LINK_SECONDS} seconds, not {seconds}")
+        return await self._files.link(job_folder(job_id), key, seconds)
+
     async def remove(self, job_id: str, prefix: str) -> None:
         """Lists and deletes."""
         check_prefix(prefix)
@@ -183,13 +195,6 @@ class S3Results:
     def location(self, job_id: str) -> str:
         """The job's folder as a URL."""
         return f"{self._objects.bucket.url}/{job_folder(job_id)}"
-
-    async def presigned(self, job_id: str, key: str, seconds: int) -> str:
-        """A link with which anybody can download the file for so long; a browser unpacks a compressed page."""
-        check_key(key)
-        if not 0 < seconds <= LONGEST_LINK_SECONDS:
-            raise ValueError(f"a link is good for 1 to {LONGEST_LINK_SECONDS} seconds, not {seconds}")
-        return await self._files.presigned(job_folder(job_id), key, seconds)
 
     async def _places(
         self, job: str, fence: int, desk: _Desk, items: Collection[LeasedItem] | Collection[StagedItem]

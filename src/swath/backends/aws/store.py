@@ -1,16 +1,16 @@
-"""AwsStore: all parts of the store (JobStore, JobControl, LeaseBook, Endings) on one DynamoDB table.
+"""AwsStore: all parts of the store (ports/store.py) on one DynamoDB table; those that only controllers use: serving.py.
 
-This file only joins the parts and crosses the bridge: what a change does is in loading.py, jobs.py, items.py,
-control.py, generations.py, claims.py, due.py, finishing.py, leases.py, rescue.py, endings.py and deletion.py, how it is
-made in heads.py, and who is alive on this host in backends/host.
+This file only joins the parts and crosses the bridge: what a change does is in ordering.py, loading.py, jobs.py,
+items.py, search.py, control.py, generations.py, claims.py, due.py, finishing.py, leases.py, rescue.py, endings.py and
+deletion.py, how it is made in heads.py, and who is alive on this host in backends/host.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from swath.backends.aws import (
     claims,
@@ -24,45 +24,45 @@ from swath.backends.aws import (
     jobs,
     leases,
     loading,
+    ordering,
     rescue,
+    search,
 )
 from swath.backends.aws.bridge import Bridge
 from swath.backends.aws.client import AwsClients
 from swath.backends.aws.ledger import Ledger
+from swath.backends.aws.serving import AwsServing
 from swath.backends.aws.table import Table
 from swath.backends.aws.time import SharedTime
 from swath.backends.host.presence import Presence
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.backlog import Backlog
 from swath.domain.errors import StoreUnavailable, UserError
-from swath.domain.item import ItemRecord
+from swath.domain.item import ItemFilter, ItemRecord
 from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.lease import Directive, Grant, Lease, Report, RescuedLease
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.selection import Selection
 from swath.domain.transitions import JobState
+from swath.domain.webhook import Webhook
 from swath.ports.clock import Clock
-from swath.ports.job_store import Batch, Loaded
+from swath.ports.job_store import Batch, ItemPage, Loaded, LoadStart
 
 __all__ = ["LOOK_SECONDS", "AwsStore"]
-
-T = TypeVar("T")
 
 LOOK_SECONDS: Final = 0.5
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 
 
-class AwsStore:
+class AwsStore(AwsServing):
     """See ports/ (job_store.py, job_control.py, lease_book.py, endings.py) for what each method promises.
 
     Several processes on any number of hosts may use one table, each with a store of its own.
     """
 
     def __init__(self, bridge: Bridge, ledger: Ledger) -> None:
-        self._bridge = bridge
-        self._ledger = ledger
+        super().__init__(bridge, ledger)
         self._presence = ledger.presence
-        self._closed = False
 
     @classmethod
     def open(
@@ -91,11 +91,6 @@ class AwsStore:
         ledger.look_seconds = look_seconds
         return cls(bridge, ledger)
 
-    async def _run(self, call: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        if self._closed:
-            raise StoreUnavailable("the store is closed", WaitingFor.STORE)
-        return await self._bridge.run(lambda: call(self._ledger, *args))
-
     def _enter(self, worker_id: str) -> None:
         try:
             self._presence.enter(worker_id)
@@ -106,7 +101,13 @@ class AwsStore:
             raise UserError(f"{told}; choose another folder with SWATH_DATA") from error
 
     async def submit(self, job: Job) -> JobStatus:
-        return await self._run(loading.submit, job)
+        return await self._run(ordering.submit, job)
+
+    async def order(self, job: Job, batch: Batch) -> JobStatus:
+        return await self._run(ordering.order, job, batch)
+
+    async def begin_load(self, job_id: str, key: str) -> LoadStart:
+        return await self._run(loading.begin_load, job_id, key)
 
     async def load(self, job_id: str, batch: Batch) -> Loaded:
         return await self._run(loading.load, job_id, batch)
@@ -120,11 +121,16 @@ class AwsStore:
     async def status(self, job_id: str) -> JobStatus:
         return await self._run(jobs.status, job_id)
 
-    async def jobs(self, after: str | None = None, limit: int = 100) -> list[JobStatus]:
-        return await self._run(jobs.jobs, after, limit)
+    async def jobs(
+        self, after: str | None = None, limit: int = 100, *, states: Collection[JobState] = (), on_demand: bool = True
+    ) -> list[JobStatus]:
+        return await self._run(jobs.jobs, after, limit, states, on_demand)
 
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         return await self._run(items.items, job_id, after, limit)
+
+    async def find_items(self, job_id: str, wanted: ItemFilter, after: int = 0, limit: int = 100) -> ItemPage:
+        return await self._run(search.find_items, job_id, wanted, after, limit)
 
     async def item(self, job_id: str, item_id: str) -> ItemRecord:
         return await self._run(items.item, job_id, item_id)
@@ -197,8 +203,10 @@ class AwsStore:
     async def sweep(self, lease: Lease, limit: int) -> int:
         return await self._run(endings.sweep, lease, limit)
 
-    async def end(self, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
-        return await self._run(endings.end, lease, state, manifest)
+    async def end(
+        self, lease: Lease, state: JobState, manifest: Mapping[str, Any], webhook: Webhook | None = None
+    ) -> JobStatus:
+        return await self._run(endings.end, lease, state, manifest, webhook)
 
     async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
         self._enter(worker_id)

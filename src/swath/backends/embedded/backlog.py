@@ -42,6 +42,7 @@ def _backlog(db: sqlite3.Connection, times: Times, row: sqlite3.Row, order: Job)
         claimable=_claimable(db, times, row, order),
         workers=row["workers"],
         limit=row["concurrency"],
+        on_demand=order.on_demand,
         oldest_seconds=max(0.0, times.now - (times.now if since is None else since)) if pending else None,
     )
 

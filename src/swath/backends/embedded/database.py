@@ -11,7 +11,7 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -20,6 +20,8 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import msgspec
 import pydantic
 
+from swath.backends.bulletin import Bulletin
+from swath.backends.embedded.lookout import Lookout
 from swath.backends.embedded.opening import (
     BUSY_SECONDS,
     WAL_LIMIT_BYTES,
@@ -63,14 +65,42 @@ class Database:
                 raise translated(error, path) from error
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="swath-store-write")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="swath-store-read")
+        self._lookout = Lookout(
+            lambda: self._writer.submit(self._others_version).result(),
+            lambda: self.bulletin.tell(None),
+            self._others_version(),
+        )
+        self.bulletin = Bulletin(self._lookout.start, self._lookout.stop)
 
     async def write(
         self, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Runs a change in one transaction: all of it is durable when this returns, or nothing happened."""
+        return await self.write_news(_of_no_job, change, *args, **kwargs)
+
+    async def write_news(
+        self,
+        jobs_of: Callable[[T], Collection[str]],
+        change: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The same, and who listens is told of the jobs that the answer names. That does not depend on whoever waits
+        for the answer, and may have given up."""
         return await asyncio.get_running_loop().run_in_executor(
-            self._writer, lambda: self._write(change, *args, **kwargs)
+            self._writer, lambda: self._write_news(jobs_of, change, *args, **kwargs)
         )
+
+    def _write_news(
+        self,
+        jobs_of: Callable[[T], Collection[str]],
+        change: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        answer = self._write(change, *args, **kwargs)
+        self.bulletin.tell(jobs_of(answer))
+        return answer
 
     def _write(self, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._translating():
@@ -161,11 +191,23 @@ class Database:
             if self.path.with_name(self.path.name + "-wal").stat().st_size > WAL_LIMIT_BYTES:
                 empty_log(connection)
 
+    def _others_version(self) -> tuple[int, int] | None:
+        """Other after every commit of another process, and of no other; None when it cannot be had now."""
+        connection = self._write_connection
+        if connection is None:
+            return None
+        try:
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:
+            return None
+        return id(connection), version
+
     async def close(self) -> None:
         """Finishes what is under way and closes the file."""
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def _close(self) -> None:
+        self._lookout.stop()
         self._reader.shutdown(wait=True)
         self._writer.shutdown(wait=True)
         for connection in (self._glance_connection, self._read_connection, self._write_connection):
@@ -173,6 +215,10 @@ class Database:
                 connection.close()
         with self._glancing:
             self._pulse.close()
+
+
+def _of_no_job(_: object) -> Collection[str]:
+    return ()
 
 
 def _begin(connection: sqlite3.Connection, begin: str) -> None:

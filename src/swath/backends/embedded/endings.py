@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from swath.backends.embedded import outbox
 from swath.backends.embedded.deletion import delete_at
 from swath.backends.embedded.jobs import status
 from swath.backends.embedded.leases import Purpose, Times, grant_right, job_under
@@ -22,6 +23,7 @@ from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
 from swath.domain.pace import overall
 from swath.domain.transitions import ItemState, JobState, check_job
+from swath.domain.webhook import Webhook
 
 __all__ = ["claim_ending", "end", "sweep"]
 
@@ -96,7 +98,14 @@ def _write_ends(
     )
 
 
-def end(db: sqlite3.Connection, times: Times, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
+def end(
+    db: sqlite3.Connection,
+    times: Times,
+    lease: Lease,
+    state: JobState,
+    manifest: Mapping[str, Any],
+    webhook: Webhook | None,
+) -> JobStatus:
     """See Endings.end."""
     job_no = job_under(db, lease, Purpose.END)
     old, remaining, ran, started_at, spec = db.execute(
@@ -121,5 +130,7 @@ def end(db: sqlite3.Connection, times: Times, lease: Lease, state: JobState, man
             job_no,
         ),
     )
+    if webhook is not None:
+        outbox.put(db, job_no, webhook)
     db.execute("DELETE FROM leases WHERE fence = ?", (lease.fence,))
     return status(db, times.boot, lease.job.job_id)

@@ -21,6 +21,7 @@ __all__ = [
     "opened",
     "parent_of",
     "read_file",
+    "read_piece",
     "sync_folder",
     "write_file",
 ]
@@ -91,13 +92,28 @@ def write_file(fd: int, name: str, data: bytes, *, fsync: bool) -> None:
 
 def read_file(fd: int, path: str) -> bytes:
     """The whole file. Raises FileNotFoundError when there is none, or when a link or a folder stands in its place."""
+    with _plain_file(fd, path) as file:
+        size = os.fstat(file).st_size
+        data = os.read(file, size + 1)
+        while len(data) != size and (more := os.read(file, _READ_BYTES)):  # larger than one call can read
+            data += more
+        return data
+
+
+def read_piece(fd: int, path: str, start: int, length: int) -> bytes:
+    """So many bytes from `start` on, as far as there are. Raises as `read_file`."""
+    with _plain_file(fd, path) as file:
+        data = b""
+        while len(data) < length and (more := os.pread(file, length - len(data), start + len(data))):
+            data += more
+        return data
+
+
+@contextmanager
+def _plain_file(fd: int, path: str) -> Iterator[int]:
     try:
         with parent_of(fd, path) as (parent, name), opened(os.open(name, _READ, dir_fd=parent)) as file:
-            size = os.fstat(file).st_size
-            data = os.read(file, size + 1)
-            while len(data) != size and (more := os.read(file, _READ_BYTES)):  # larger than one call can read
-                data += more
-            return data
+            yield file
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR):
             raise FileNotFoundError(errno.ENOENT, "no plain file", path) from error

@@ -1,11 +1,12 @@
 """Items as people see them: their rows, their ends, and what their workers last reported. Inside one transaction.
 
-Before: loading.py, finishing.py and rescue.py write them. Beside: jobs.py.
+Before: loading.py, finishing.py and rescue.py write them. Beside: jobs.py, and finding.py, which chooses them.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +19,7 @@ from swath.domain.errors import StoreDamaged, UnknownName
 from swath.domain.item import ItemRecord, PastEnd
 from swath.domain.transitions import ItemState
 
-__all__ = ["item", "items"]
+__all__ = ["active_items", "item", "items", "items_by_seq"]
 
 _ended_decoder = msgspec.json.Decoder(Ended)
 _seqs_decoder = msgspec.json.Decoder(list[int])
@@ -50,6 +51,12 @@ def items(db: sqlite3.Connection, job_id: str, after: int, limit: int, boot_to_n
     return _records(db, job_no, [_Row(*row) for row in found], boot_to_now)
 
 
+def items_by_seq(db: sqlite3.Connection, job_no: int, seqs: Iterable[int], boot_to_now: float) -> list[ItemRecord]:
+    """These items, as far as they are there."""
+    found = (db.execute(_QUERY + "AND i.seq = ?", (job_no, seq)).fetchone() for seq in seqs)
+    return _records(db, job_no, [_Row(*row) for row in found if row is not None], boot_to_now)
+
+
 def item(db: sqlite3.Connection, job_id: str, item_id: str, boot_to_now: float) -> ItemRecord:
     """See JobStore.item."""
     job_no = row_of(db, job_id)["job_no"]
@@ -76,7 +83,7 @@ def _earlier(db: sqlite3.Connection, job_no: int, row: _Row) -> tuple[PastEnd, .
 
 def _records(db: sqlite3.Connection, job_no: int, rows: list[_Row], boot_to_now: float) -> list[ItemRecord]:
     unfinished = any(row.state == STATE_CODES[ItemState.PENDING] for row in rows)
-    active = _active(db, job_no) if unfinished else {}
+    active = active_items(db, job_no) if unfinished else {}
     return [
         _open_record(row, active.get(row.seq), boot_to_now) if row.ended is None else _ended_record(row, row.ended)
         for row in rows
@@ -125,7 +132,7 @@ def _state(code: int) -> ItemState:
         raise StoreDamaged(f"the store holds an item in no known state: {code!r}") from None
 
 
-def _active(db: sqlite3.Connection, job_no: int) -> dict[int, ItemState]:
+def active_items(db: sqlite3.Connection, job_no: int) -> dict[int, ItemState]:
     """Items that have a slot now, as their workers last reported."""
     active: dict[int, ItemState] = {}
     for queued, begun in db.execute("SELECT queued, begun FROM shares WHERE job_no = ?", (job_no,)):

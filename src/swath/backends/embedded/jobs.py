@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,7 +17,9 @@ from swath.domain.job import Counts, JobStatus, Stopping, WaitingFor
 from swath.domain.pace import Pace, per_second
 from swath.domain.transitions import JobState
 
-__all__ = ["jobs", "pace_of", "row_of", "status"]
+__all__ = ["Listing", "jobs", "pace_of", "row_of", "status"]
+
+_NEWEST: Final = 1 << 62  # beyond every number
 
 T = TypeVar("T", JobState, Stopping)
 Ask = Callable[[], WaitingFor | None]
@@ -40,13 +42,46 @@ def status(db: sqlite3.Connection, boot: float, job_id: str, waiting_for: Ask = 
     return _status(db, boot, row_of(db, job_id), waiting_for())
 
 
-def jobs(db: sqlite3.Connection, boot: float, after: str | None, limit: int, waiting_for: Ask) -> list[JobStatus]:
+class Listing(msgspec.Struct, frozen=True):
+    """Which jobs are wanted; see JobStore.jobs."""
+
+    after: str | None
+    limit: int
+    states: frozenset[JobState]
+    on_demand: bool
+
+
+def jobs(db: sqlite3.Connection, boot: float, listing: Listing, waiting_for: Ask) -> list[JobStatus]:
     """See JobStore.jobs."""
-    before = (1 << 62) if after is None else row_of(db, after)["job_no"]
-    cursor = db.execute("SELECT * FROM jobs WHERE job_no < ? ORDER BY job_no DESC LIMIT ?", (before, limit))
-    cursor.row_factory = sqlite3.Row
+    before = _NEWEST if listing.after is None else row_of(db, listing.after)["job_no"]
+    if listing.on_demand and not listing.states:
+        cursor = db.execute("SELECT * FROM jobs WHERE job_no < ? ORDER BY job_no DESC LIMIT ?", (before, listing.limit))
+        cursor.row_factory = sqlite3.Row
+        rows = cursor.fetchall()
+    else:
+        rows = [_row_by_number(db, job_no) for job_no in _fitting(db, before, listing)]
     told = waiting_for()
-    return [_status(db, boot, row, told) for row in cursor.fetchall()]
+    return [_status(db, boot, row, told) for row in rows]
+
+
+def _fitting(db: sqlite3.Connection, before: int, listing: Listing) -> list[int]:
+    """The newest of each state, by the index; the newest of all are among them."""
+    found: list[int] = []
+    for state in listing.states or JobState:
+        for on_demand in (0, 1) if listing.on_demand else (0,):
+            rows = db.execute(
+                "SELECT job_no FROM jobs WHERE on_demand = ? AND state = ? AND job_no < ? ORDER BY job_no DESC LIMIT ?",
+                (on_demand, state.value, before, listing.limit),
+            )
+            found.extend(job_no for (job_no,) in rows)
+    return sorted(found, reverse=True)[: listing.limit]
+
+
+def _row_by_number(db: sqlite3.Connection, job_no: int) -> sqlite3.Row:
+    cursor = db.execute("SELECT * FROM jobs WHERE job_no = ?", (job_no,))
+    cursor.row_factory = sqlite3.Row
+    row: sqlite3.Row = cursor.fetchone()
+    return row
 
 
 def pace_of(row: sqlite3.Row) -> Pace:
@@ -66,6 +101,7 @@ def _status(db: sqlite3.Connection, boot: float, row: sqlite3.Row, waiting_for: 
         started_at=row["started_at"],
         ended_at=row["ended_at"],
         loaded_rows=row["loaded_rows"],
+        loaded_batches=row["batches"],
         stopping=None if row["stopping"] is None else _known(Stopping, row["stopping"]),
         circuit_opened=row["opened"],
         waiting_for=None if state.terminal else waiting_for,

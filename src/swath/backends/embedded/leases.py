@@ -128,16 +128,19 @@ def renew(db: sqlite3.Connection, times: Times, worker_id: str, fences: Collecti
     return answers
 
 
-def release(db: sqlite3.Connection, worker_id: str, fence: int) -> None:
-    """See LeaseBook.release."""
+def release(db: sqlite3.Connection, worker_id: str, fence: int) -> str | None:
+    """See LeaseBook.release. Answers whose lease it was."""
     row = db.execute(
         "DELETE FROM leases WHERE fence = ? AND worker = ? RETURNING job_no, seqs", (fence, worker_id)
     ).fetchone()
-    if row is not None:
-        job_no, seqs = row
-        held = held_items(db, job_no, fence, seqs)
-        give_back(db, job_no, held)
-        shares.leave(db, job_no, worker_id, held)
+    if row is None:
+        return None
+    job_no, seqs = row
+    held = held_items(db, job_no, fence, seqs)
+    give_back(db, job_no, held)
+    shares.leave(db, job_no, worker_id, held)
+    (job_id,) = db.execute("SELECT job_id FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
+    return str(job_id)
 
 
 def held_items(db: sqlite3.Connection, job_no: int, fence: int, seqs: bytes) -> dict[int, Progress]:

@@ -18,9 +18,9 @@ from swath.backends.embedded.specs import decode_job, encode_job
 from swath.domain.errors import BadInput, Conflict
 from swath.domain.job import Job, JobStatus
 from swath.domain.transitions import JobState, check_job
-from swath.ports.job_store import Batch, Duplicate, Loaded
+from swath.ports.job_store import Batch, Duplicate, Loaded, LoadStart
 
-__all__ = ["abandon", "load", "seal", "submit"]
+__all__ = ["abandon", "begin_load", "load", "order", "seal", "submit"]
 
 _STATEMENT_ROWS: Final = 250
 
@@ -32,13 +32,15 @@ def submit(db: sqlite3.Connection, boot: float, job: Job) -> JobStatus:
     found = db.execute("SELECT deleting, ordered FROM jobs WHERE job_id = ?", (job.job_id,)).fetchone()
     if found is None:
         db.execute(
-            "INSERT INTO jobs (job_id, spec, ordered, state, priority, concurrency) VALUES (?1, ?2, ?2, ?3, ?4, ?5)",
+            "INSERT INTO jobs (job_id, spec, ordered, state, priority, concurrency, on_demand) "
+            "VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6)",
             (
                 job.job_id,
                 encode_job(job),
                 JobState.LOADING.value,
                 job.priority,
                 job.policy.throttling.max_concurrent_workers,
+                job.on_demand,
             ),
         )
     elif found[0]:
@@ -46,6 +48,34 @@ def submit(db: sqlite3.Connection, boot: float, job: Job) -> JobStatus:
     elif not decode_job(found[1]).same_order(job):
         raise Conflict(f"job {job.job_id!r} exists with another scraper or policy; choose another job id")
     return status(db, boot, job.job_id)
+
+
+def order(db: sqlite3.Connection, boot: float, job: Job, batch: Batch) -> JobStatus:
+    """See JobStore.order. Whatever it cannot take takes back the whole transaction."""
+    submit(db, boot, job)
+    loaded = load(db, job.job_id, batch)
+    if loaded.duplicates:
+        twice = loaded.duplicates[0]
+        raise Conflict.item_twice(twice.item_id, twice.first_seq, twice.seq)
+    return seal(db, boot, job.job_id, 1)
+
+
+def begin_load(db: sqlite3.Connection, job_id: str, key: str) -> LoadStart:
+    """See JobStore.begin_load."""
+    row = row_of(db, job_id)
+    found = db.execute("SELECT number, rows FROM load_keys WHERE job_no = ? AND key = ?", (row["job_no"], key))
+    known = found.fetchone()
+    if known is not None:
+        return LoadStart(*known)
+    _check_open(row)
+    start = LoadStart(row["batches"], row["loaded_rows"])
+    db.execute("INSERT INTO load_keys VALUES (?, ?, ?, ?)", (row["job_no"], key, start.number, start.rows))
+    return start
+
+
+def _check_open(row: sqlite3.Row) -> None:
+    if row["state"] != JobState.LOADING or row["stopping"] or row["deleting"]:
+        raise Conflict(f"job {row['job_id']!r} is {row['state']} or on its way out; nothing can be added to it")
 
 
 def load(db: sqlite3.Connection, job_id: str, batch: Batch) -> Loaded:
@@ -60,8 +90,7 @@ def load(db: sqlite3.Connection, job_id: str, batch: Batch) -> Loaded:
             told, row_number = _first_difference(db, job_no, batch)
             raise Conflict(f"job {job_id!r} was loaded with other items: {told}", row_number)
         return _loaded_decoder.decode(stored[1])
-    if row["state"] != JobState.LOADING or row["stopping"] or row["deleting"]:
-        raise Conflict(f"job {job_id!r} is {row['state']} or on its way out; nothing can be added to it")
+    _check_open(row)
     if batch.number != row["batches"]:
         raise ValueError(f"batch {batch.number} came where {row['batches']} was due")
     loaded = _insert(db, job_no, batch)
@@ -156,5 +185,5 @@ def abandon(db: sqlite3.Connection, job_id: str) -> None:
     row = row_of(db, job_id)
     if row["state"] != JobState.LOADING:
         raise Conflict(f"job {job_id!r} is {row['state']}, not loading")
-    for table in ("leases", "items", "batches", "jobs"):
+    for table in ("leases", "items", "batches", "load_keys", "jobs"):
         db.execute(f"DELETE FROM {table} WHERE job_no = ?", (row["job_no"],))  # noqa: S608 names are ours

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION
+from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION, UPGRADES
 from swath.domain.errors import StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 
@@ -32,7 +32,10 @@ CACHE_KIB: Final = 2 * 1024  # of each connection; the system's own cache does t
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
-    """A connection to a store that has all its tables and knows this run of the machine; makes both so."""
+    """A connection to a store that has all its tables and knows this run of the machine; makes both so.
+
+    A store of a former version is brought up to date, once and in one transaction.
+    """
     connection = _connect(path)
     try:
         _use_wal(connection)
@@ -108,14 +111,23 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _is_prepared(connection: sqlite3.Connection) -> bool:
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'shares'").fetchone() is None:  # the last table
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'shares'").fetchone() is None:  # of every version
+        return False
+    if _version_of(connection) in UPGRADES:
         return False
     _check_version(connection)
     return _boot_of(connection) == boot_id()
 
 
-def _check_version(connection: sqlite3.Connection) -> None:
+def _version_of(connection: sqlite3.Connection) -> int:
     (found,) = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    return int(found)
+
+
+def _check_version(connection: sqlite3.Connection) -> None:
+    found = _version_of(connection)
+    if found in UPGRADES:
+        raise UserError(f"the store is of a former version of Swath (schema {found}) and cannot be brought up to date")
     if found != SCHEMA_VERSION:
         raise UserError(f"the store was made by another version of Swath (schema {found}, not {SCHEMA_VERSION})")
 
@@ -123,6 +135,7 @@ def _check_version(connection: sqlite3.Connection) -> None:
 def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
+        _upgrade(connection)
         for statement in SCHEMA.split(";\n"):
             if statement.strip():
                 connection.execute(statement)
@@ -136,6 +149,15 @@ def _prepare(connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
+        return  # a new store
+    while (found := _version_of(connection)) in UPGRADES:
+        for statement in UPGRADES[found]:
+            connection.execute(statement)
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (found + 1,))
 
 
 def _forget_other_boots(connection: sqlite3.Connection) -> None:

@@ -45,9 +45,10 @@ def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[E
     cursor.row_factory = sqlite3.Row
     job: sqlite3.Row = cursor.fetchone()
     by_state = Counter(end.state for end in counted)
+    after, state, stopping = _circuit(job, counted)
     db.execute(
         "UPDATE jobs SET success = success + ?, not_found = not_found + ?, failed = failed + ?, skipped = skipped + ?, "
-        "cancelled = cancelled + ?, window = ?, in_a_row = ?, finished = ?, opened = ?, state = ?, stopping = ?, "
+        "cancelled = cancelled + ?, window = ?, in_a_row = ?, finished = ?, opened = ?, "
         "pace = ?, steady = ?, mark_at = ?, cost = cost + ? WHERE job_no = ?",
         (
             by_state[ItemState.SUCCESS],
@@ -55,12 +56,21 @@ def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[E
             by_state[ItemState.FAILED],
             by_state[ItemState.SKIPPED],
             by_state[ItemState.CANCELLED],
-            *_circuit(job, counted),
+            after.window,
+            after.in_a_row,
+            after.finished,
+            after.opened,
             *_pace(job, times.boot, len(counted)),
             sum(end.cost for end in counted),
             job_no,
         ),
     )
+    if (state, stopping) != (job["state"], job["stopping"]):  # apart, because several indexes have the state
+        db.execute("UPDATE jobs SET state = ?, stopping = ? WHERE job_no = ?", (state, stopping, job_no))
+    _count_kinds(db, job_no, counted)
+
+
+def _count_kinds(db: sqlite3.Connection, job_no: int, counted: Sequence[Ended]) -> None:
     kinds = Counter(end.failure.kind.value for end in counted if end.state is ItemState.FAILED and end.failure)
     db.executemany(
         "INSERT INTO failures VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET items = items + excluded.items",
@@ -68,7 +78,7 @@ def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[E
     )
 
 
-def _circuit(job: sqlite3.Row, counted: Sequence[Ended]) -> tuple[str, int, int, str | None, str, str | None]:
+def _circuit(job: sqlite3.Row, counted: Sequence[Ended]) -> tuple[Circuit, str, str | None]:
     """The circuit after these ends, and the state and the stopping of the job that follow from it."""
     before = Circuit(job["window"], job["in_a_row"], job["finished"], job["released"], job["opened"])
     breaker = decode_job(job["spec"]).policy.circuit_breaker
@@ -76,7 +86,7 @@ def _circuit(job: sqlite3.Row, counted: Sequence[Ended]) -> tuple[str, int, int,
     state, stopping = job["state"], job["stopping"]
     if before.opened is None and after.opened is not None and stopping is None:
         state, stopping = _stopped(JobState(state), breaker.on_open)
-    return after.window, after.in_a_row, after.finished, after.opened, state, stopping
+    return after, state, stopping
 
 
 def _stopped(state: JobState, on_open: OnOpen) -> tuple[str, str | None]:

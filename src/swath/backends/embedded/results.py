@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from swath.backends.embedded import documents as documents_by_key
-from swath.backends.embedded.folders import clear_in_pieces, enter, opened, parent_of, read_file, sync_folder
+from swath.backends.embedded.folders import (
+    clear_in_pieces,
+    enter,
+    opened,
+    parent_of,
+    read_file,
+    read_piece,
+    sync_folder,
+)
 from swath.backends.embedded.rooms import Rooms
 from swath.domain.errors import LeaseLost, StoreUnavailable
 from swath.domain.job import WaitingFor
@@ -110,6 +118,19 @@ class FolderResults:
             return await self._with_job(job_id, lambda job: read_file(job, key))
         except FileNotFoundError:
             raise KeyError(key) from None
+
+    async def read(self, job_id: str, key: str, start: int, length: int) -> bytes:
+        """Opens the file anew for each piece: nothing is held while a reader takes its time."""
+        _check(_KEY, key)
+        try:
+            return await self._with_job(job_id, lambda job: read_piece(job, key, start, length))
+        except FileNotFoundError:
+            raise KeyError(key) from None
+
+    async def link(self, job_id: str, key: str, seconds: int) -> str | None:  # noqa: ARG002 nobody reaches a folder by one
+        """None: a folder is reached by its machine alone."""
+        _check(_KEY, key)
+        return None
 
     async def remove(self, job_id: str, prefix: str) -> None:
         """Removes files, and the folders that are empty then."""

@@ -11,9 +11,15 @@ from typing import Final
 
 from swath.domain.transitions import ItemState
 
-__all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES", "Rank"]
+__all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES", "UPGRADES", "Rank"]
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
+
+# What makes a store of a former version one of the next, beside the tables and indexes that it does not have yet.
+# A process of the former version may still be at work on it, so what there is keeps its shape.
+UPGRADES: Final[dict[int, tuple[str, ...]]] = {
+    3: ("ALTER TABLE jobs ADD COLUMN on_demand INTEGER NOT NULL DEFAULT 0",),
+}
 
 # Small numbers, because there is one in every row. 0 is "not ended"; the lease says whether queued or in progress.
 STATE_CODES: Final[dict[ItemState, int]] = {
@@ -76,10 +82,12 @@ CREATE TABLE IF NOT EXISTS jobs (
     purged      INTEGER NOT NULL DEFAULT 0,  -- items that its deletion has removed
     spec        BLOB NOT NULL,               -- the Job, as JSON
     ordered     BLOB NOT NULL,               -- the same as it was first given
-    manifest    BLOB
+    manifest    BLOB,
+    on_demand   INTEGER NOT NULL DEFAULT 0   -- 1: somebody waits for it
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (job_no) WHERE state IN ('loading', 'pending', 'running', 'paused');
 CREATE INDEX IF NOT EXISTS jobs_runnable ON jobs (priority DESC, total, job_no) WHERE state IN ('pending', 'running');
+CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs (on_demand, state, job_no);
 CREATE INDEX IF NOT EXISTS jobs_to_delete ON jobs (delete_at, job_no) WHERE delete_at IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS failures (
@@ -89,6 +97,11 @@ CREATE TABLE IF NOT EXISTS failures (
 CREATE TABLE IF NOT EXISTS batches (
     job_no INTEGER NOT NULL, number INTEGER NOT NULL, digest TEXT NOT NULL, first_row INTEGER NOT NULL,
     rows INTEGER NOT NULL, loaded BLOB NOT NULL, PRIMARY KEY (job_no, number)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS load_keys (       -- where the load under a key begins
+    job_no INTEGER NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, rows INTEGER NOT NULL,
+    PRIMARY KEY (job_no, key)
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS items (
@@ -115,6 +128,8 @@ CREATE TABLE IF NOT EXISTS outcomes (
     kind TEXT,                               -- of its failure, or not_found
     ended_at REAL NOT NULL, ended BLOB NOT NULL, PRIMARY KEY (job_no, seq, generation)
 ) WITHOUT ROWID;
+-- What people look for is what failed, which is little; the many that went well have no entry.
+CREATE INDEX IF NOT EXISTS outcomes_by_kind ON outcomes (job_no, kind, seq) WHERE kind IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS leases (
     fence    INTEGER PRIMARY KEY,
@@ -140,5 +155,31 @@ CREATE TABLE IF NOT EXISTS shares (          -- of a worker in a job's concurren
     queued  BLOB NOT NULL DEFAULT '[]',      -- which items, as it last reported
     begun   BLOB NOT NULL DEFAULT '[]',
     PRIMARY KEY (job_no, worker)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS webhooks (        -- one for each end of a job that has somebody to tell
+    job_no     INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    webhook_id TEXT NOT NULL,
+    url        TEXT NOT NULL,
+    state      TEXT NOT NULL,
+    due_at     REAL,                         -- Unix seconds; none: nothing is to be sent
+    tries      INTEGER NOT NULL,
+    revision   INTEGER NOT NULL,
+    created_at REAL NOT NULL,
+    summary    BLOB NOT NULL,
+    deliveries BLOB NOT NULL,
+    PRIMARY KEY (job_no, generation)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS webhooks_due ON webhooks (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS keys (            -- of the service, hashed
+    key_id     TEXT PRIMARY KEY,
+    name       TEXT NOT NULL,
+    digest     TEXT NOT NULL,
+    scopes     TEXT NOT NULL,                -- JSON
+    created_at REAL NOT NULL,
+    expires_at REAL,
+    revoked_at REAL
 ) WITHOUT ROWID;
 """

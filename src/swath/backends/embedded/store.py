@@ -1,16 +1,17 @@
-"""EmbeddedStore: all parts of the store (JobStore, JobControl, LeaseBook, Endings) on one SQLite file.
+"""EmbeddedStore: all parts of the store (ports/store.py) on one SQLite file.
 
-This file only joins the parts: what a transaction does is in loading.py, jobs.py, items.py, control.py, generations.py,
-claims.py, backlog.py, finishing.py, leases.py, rescue.py, endings.py and deletion.py, how it is run in database.py, and
-who is alive in presence.py.
+This file only joins the parts: what a transaction does is in loading.py, jobs.py, items.py, finding.py, control.py,
+generations.py, claims.py, backlog.py, finishing.py, leases.py, rescue.py, endings.py and deletion.py, how it is run in
+database.py, and who is alive in presence.py. Webhooks and keys: service.py.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from swath.backends.embedded import (
     backlog,
@@ -18,6 +19,7 @@ from swath.backends.embedded import (
     control,
     deletion,
     endings,
+    finding,
     finishing,
     generations,
     items,
@@ -29,20 +31,26 @@ from swath.backends.embedded import (
 )
 from swath.backends.embedded.database import Database
 from swath.backends.embedded.leases import Times
+from swath.backends.embedded.service import EmbeddedService
 from swath.backends.host.presence import Presence
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.backlog import Backlog
 from swath.domain.errors import StoreUnavailable, UserError
-from swath.domain.item import ItemRecord
+from swath.domain.item import ItemFilter, ItemRecord
 from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.lease import Directive, Grant, Lease, Report, RescuedLease
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.selection import Selection
 from swath.domain.transitions import JobState
+from swath.domain.webhook import Webhook
 from swath.ports.clock import Clock
-from swath.ports.job_store import Batch, Loaded
+from swath.ports.job_store import Batch, ItemPage, Loaded, LoadStart
+from swath.ports.news import News
 
 __all__ = ["EmbeddedStore"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 # Both rows are found by number, so that asking before each start costs next to nothing.
@@ -52,8 +60,8 @@ _MAY_START: Final = (
 )
 
 
-class EmbeddedStore:
-    """See ports/ (job_store.py, job_control.py, lease_book.py, endings.py) for what each method promises."""
+class EmbeddedStore(EmbeddedService):
+    """See ports/store.py and the ports that it joins for what each method promises."""
 
     def __init__(self, database: Database, presence: Presence, clock: Clock, lease_seconds: float) -> None:
         self._db = database
@@ -84,53 +92,75 @@ class EmbeddedStore:
                 raise StoreUnavailable(told, WaitingFor.DISK) from error
             raise UserError(f"{told}; choose another folder with SWATH_DATA") from error
 
+    async def _change(
+        self, job_id: str, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """One commit, which changes this job."""
+        return await self._db.write_news(lambda _: (job_id,), change, *args, **kwargs)
+
     async def submit(self, job: Job) -> JobStatus:
-        return await self._db.write(loading.submit, self._clock.boot(), job)
+        return await self._change(job.job_id, loading.submit, self._clock.boot(), job)
+
+    async def order(self, job: Job, batch: Batch) -> JobStatus:
+        return await self._change(job.job_id, loading.order, self._clock.boot(), job, batch)
+
+    async def begin_load(self, job_id: str, key: str) -> LoadStart:
+        return await self._change(job_id, loading.begin_load, job_id, key)
 
     async def load(self, job_id: str, batch: Batch) -> Loaded:
-        return await self._db.write(loading.load, job_id, batch)
+        return await self._change(job_id, loading.load, job_id, batch)
 
     async def seal(self, job_id: str, batches: int) -> JobStatus:
-        return await self._db.write(loading.seal, self._clock.boot(), job_id, batches)
+        return await self._change(job_id, loading.seal, self._clock.boot(), job_id, batches)
 
     async def abandon(self, job_id: str) -> None:
-        await self._db.write(loading.abandon, job_id)
+        await self._change(job_id, loading.abandon, job_id)
 
     async def status(self, job_id: str) -> JobStatus:
         return await self._db.read(jobs.status, self._clock.boot(), job_id, self._presence.waiting_for)
 
-    async def jobs(self, after: str | None = None, limit: int = 100) -> list[JobStatus]:
-        return await self._db.read(jobs.jobs, self._clock.boot(), after, limit, self._presence.waiting_for)
+    async def jobs(
+        self, after: str | None = None, limit: int = 100, *, states: Collection[JobState] = (), on_demand: bool = True
+    ) -> list[JobStatus]:
+        listing = jobs.Listing(after, limit, frozenset(states), on_demand)
+        return await self._db.read(jobs.jobs, self._clock.boot(), listing, self._presence.waiting_for)
 
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         times = self._times()
         return await self._db.read(items.items, job_id, after, limit, times.now - times.boot)
 
+    async def find_items(self, job_id: str, wanted: ItemFilter, after: int = 0, limit: int = 100) -> ItemPage:
+        times = self._times()
+        return await self._db.read(finding.find_items, job_id, wanted, after, limit, times.now - times.boot)
+
     async def item(self, job_id: str, item_id: str) -> ItemRecord:
         times = self._times()
         return await self._db.read(items.item, job_id, item_id, times.now - times.boot)
 
+    def news(self) -> News:
+        return self._db.bulletin.listen()
+
     async def pause(self, job_id: str) -> JobStatus:
-        return await self._db.write(control.pause, self._clock.boot(), job_id)
+        return await self._change(job_id, control.pause, self._clock.boot(), job_id)
 
     async def resume(self, job_id: str) -> JobStatus:
-        return await self._db.write(control.resume, self._clock.boot(), job_id)
+        return await self._change(job_id, control.resume, self._clock.boot(), job_id)
 
     async def cancel(self, job_id: str) -> JobStatus:
-        return await self._db.write(control.cancel, self._clock.boot(), job_id)
+        return await self._change(job_id, control.cancel, self._clock.boot(), job_id)
 
     async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
-        return await self._db.write(control.change_policy, self._clock.boot(), job_id, policy)
+        return await self._change(job_id, control.change_policy, self._clock.boot(), job_id, policy)
 
     async def retry(self, job_id: str, selection: Selection) -> JobStatus:
-        return await self._db.write(generations.retry, self._clock.boot(), job_id, selection)
+        return await self._change(job_id, generations.retry, self._clock.boot(), job_id, selection)
 
     async def delete(self, job_id: str) -> JobStatus:
-        return await self._db.write(control.delete, self._clock.boot(), job_id)
+        return await self._change(job_id, control.delete, self._clock.boot(), job_id)
 
     async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
         self._enter(worker_id)
-        return await self._db.write(claims.claim, self._times(), worker_id, job_id, without)
+        return await self._db.write_news(_job_of, claims.claim, self._times(), worker_id, job_id, without)
 
     async def backlog(self) -> list[Backlog]:
         return await self._db.read(backlog.backlog, self._times())
@@ -150,21 +180,22 @@ class EmbeddedStore:
     async def finish(
         self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
     ) -> Grant:
-        return await self._db.write(finishing.finish, self._times(), lease, ended, handed_back, report)
+        return await self._change(lease.job.job_id, finishing.finish, self._times(), lease, ended, handed_back, report)
 
     async def open_circuit(self, job_id: str, why: str, most_left: int | None = None) -> None:
-        await self._db.write(outcomes.open_circuit, job_id, why, most_left)
+        await self._change(job_id, outcomes.open_circuit, job_id, why, most_left)
 
     async def renew(self, worker_id: str, fences: Collection[int]) -> Mapping[int, Directive]:
         return await self._db.write(leases.renew, self._times(), worker_id, fences)
 
     async def release(self, worker_id: str, fence: int) -> None:
-        await self._db.write(leases.release, worker_id, fence)
+        await self._db.write_news(lambda name: () if name is None else (name,), leases.release, worker_id, fence)
 
     async def rescue(self, worker_id: str) -> list[RescuedLease]:
         self._enter(worker_id)
         dead = set(self._presence.dead())  # who dies later keeps its file, and what it says, until the next time
-        rescued = await self._db.write(
+        rescued = await self._db.write_news(
+            lambda found: {lease.job_id for lease in found},
             rescue.rescue,
             self._times(),
             worker_id,
@@ -179,22 +210,28 @@ class EmbeddedStore:
         self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
     ) -> Lease | None:
         self._enter(worker_id)
-        return await self._db.write(endings.claim_ending, self._times(), worker_id, job_id, without)
+        return await self._db.write_news(_job_of, endings.claim_ending, self._times(), worker_id, job_id, without)
 
     async def sweep(self, lease: Lease, limit: int) -> int:
-        return await self._db.write(endings.sweep, self._times(), lease, limit)
+        return await self._change(lease.job.job_id, endings.sweep, self._times(), lease, limit)
 
-    async def end(self, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
-        return await self._db.write(endings.end, self._times(), lease, state, manifest)
+    async def end(
+        self, lease: Lease, state: JobState, manifest: Mapping[str, Any], webhook: Webhook | None = None
+    ) -> JobStatus:
+        return await self._change(lease.job.job_id, endings.end, self._times(), lease, state, manifest, webhook)
 
     async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
         self._enter(worker_id)
-        return await self._db.write(deletion.claim_deletion, self._times(), worker_id, job_id)
+        return await self._db.write_news(_job_of, deletion.claim_deletion, self._times(), worker_id, job_id)
 
     async def purge(self, lease: Lease, limit: int) -> int:
-        return await self._db.write(deletion.purge, lease, limit)
+        return await self._change(lease.job.job_id, deletion.purge, lease, limit)
 
     async def close(self) -> None:
         """Also lets go of this process's presence, so that what it still holds is rescued at once."""
         await self._db.close()
         self._presence.leave()
+
+
+def _job_of(lease: Lease | None) -> Collection[str]:
+    return () if lease is None else (lease.job.job_id,)

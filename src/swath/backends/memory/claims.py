@@ -50,6 +50,7 @@ class MemoryClaims:
             claimable=len(job.claimable(self._shelves.clock.boot())),
             workers=sum(share.demand > 0 for share in job.shares.values()),
             limit=job.limit,
+            on_demand=job.order.on_demand,
             oldest_seconds=max(0.0, now - (now if since is None else since)) if pending else None,
         )
 

@@ -22,7 +22,7 @@ class MemoryControl:
     _shelves: Shelves
 
     async def pause(self, job_id: str) -> JobStatus:
-        with self._shelves.open():
+        with self._shelves.open(job_id):
             job = self._job_to_change(job_id)
             if job.stopping or job.state.terminal or job.state is JobState.LOADING:
                 told = "stopping" if job.stopping and not job.state.terminal else job.state.value
@@ -33,7 +33,7 @@ class MemoryControl:
             return self._shelves.status(job)
 
     async def resume(self, job_id: str) -> JobStatus:
-        with self._shelves.open():
+        with self._shelves.open(job_id):
             job = self._job_to_change(job_id)
             if job.state.terminal:
                 raise Conflict(f"job {job_id!r} has ended ({job.state}); `retry` runs items of it again")
@@ -46,14 +46,14 @@ class MemoryControl:
             return self._shelves.status(job)
 
     async def cancel(self, job_id: str) -> JobStatus:
-        with self._shelves.open():
+        with self._shelves.open(job_id):
             job = self._job_to_change(job_id)
             if not job.state.terminal and job.stopping is None:
                 job.stopping = Stopping.CANCELLED
             return self._shelves.status(job)
 
     async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
-        with self._shelves.open():
+        with self._shelves.open(job_id):
             job = self._job_to_change(job_id)
             if policy != job.order.policy:
                 job.order = msgspec.structs.replace(job.order, policy=policy)
@@ -61,7 +61,7 @@ class MemoryControl:
             return self._shelves.status(job)
 
     async def retry(self, job_id: str, selection: Selection) -> JobStatus:
-        with self._shelves.open():
+        with self._shelves.open(job_id):
             job = self._job_to_change(job_id)
             if not job.state.terminal:
                 raise Conflict(f"job {job_id!r} is {job.state}; items can be run again when it has ended")
@@ -84,7 +84,7 @@ class MemoryControl:
         job.close_circuit()
 
     async def delete(self, job_id: str) -> JobStatus:
-        with self._shelves.open():
+        with self._shelves.open(job_id):
             job = self._shelves.job(job_id)
             if not job.state.terminal and job.state is not JobState.LOADING:
                 raise Conflict(f"job {job_id!r} is {job.state}; cancel it first")

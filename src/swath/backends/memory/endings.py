@@ -12,6 +12,7 @@ from swath.domain.errors import LeaseLost
 from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
 from swath.domain.transitions import ItemState, JobState, check_job
+from swath.domain.webhook import Webhook
 
 __all__ = ["MemoryEndings"]
 
@@ -45,7 +46,7 @@ class MemoryEndings:
         )
 
     async def sweep(self, lease: Lease, limit: int) -> int:
-        with self._shelves.open():
+        with self._shelves.open(lease.job.job_id):
             job = self._job_under(lease, Right.END)
             left = [stored for stored in job.items.values() if stored.past is None]
             for stored in left[:limit]:
@@ -65,8 +66,10 @@ class MemoryEndings:
             raise LeaseLost(f"the right to {right.value} job {lease.job.job_id!r} was taken away")
         return self._shelves.job(stored.job_id)
 
-    async def end(self, lease: Lease, state: JobState, manifest: Mapping[str, Any]) -> JobStatus:
-        with self._shelves.open():
+    async def end(
+        self, lease: Lease, state: JobState, manifest: Mapping[str, Any], webhook: Webhook | None = None
+    ) -> JobStatus:
+        with self._shelves.open(lease.job.job_id):
             job = self._job_under(lease, Right.END)
             if job.remaining:
                 raise ValueError(f"{job.remaining} items of job {lease.job.job_id!r} have not ended")
@@ -74,6 +77,8 @@ class MemoryEndings:
                 raise ValueError(f"a job cannot go to its end as {state}")
             check_job(job.state, state)
             job.state, job.ended_at, job.manifest = state, self._shelves.clock.now(), dict(manifest)
+            if webhook is not None:
+                job.webhooks[webhook.generation] = webhook
             del self._shelves.leases[lease.fence]
             return self._shelves.status(job)
 
@@ -92,7 +97,7 @@ class MemoryEndings:
         return self._shelves.clock.now() - job.ended_at >= days * _DAY_SECONDS
 
     async def purge(self, lease: Lease, limit: int) -> int:
-        with self._shelves.open():
+        with self._shelves.open(lease.job.job_id):
             job = self._job_under(lease, Right.DELETE)
             left = len(job.items)
             for seq in list(job.items)[:limit]:

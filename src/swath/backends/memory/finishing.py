@@ -24,7 +24,7 @@ class MemoryFinishing(MemoryClaims):  # with MemoryLeases three deep: one port i
     async def finish(
         self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
     ) -> Grant:
-        with self._shelves.open():
+        with self._shelves.open(lease.job.job_id):
             stored = self._shelves.live_lease(lease.fence, Right.RUN)
             if stored is None:
                 return Grant(directive=Directive.LOST)
@@ -67,7 +67,7 @@ class MemoryFinishing(MemoryClaims):  # with MemoryLeases three deep: one port i
             self._stop(job)
 
     async def open_circuit(self, job_id: str, why: str, most_left: int | None = None) -> None:
-        with self._shelves.open():
+        with self._shelves.open(job_id):
             job = self._shelves.job(job_id)
             if most_left is not None and job.remaining > most_left:
                 return

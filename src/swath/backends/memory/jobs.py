@@ -1,87 +1,60 @@
-"""Jobs and items as data: the JobStore part of the memory store. After: control.py and claims.py."""
+"""Jobs and items as people see them, and who is told of changes: the rest of the JobStore part of the memory store.
+
+Before: loading.py takes them in. After: control.py and claims.py.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
-from swath.backends.memory.records import StoredItem, StoredJob
-from swath.backends.memory.shelves import Shelves
-from swath.domain.errors import BadInput, Conflict, UnknownName
-from swath.domain.item import Item, ItemRecord
-from swath.domain.job import Job, JobStatus
-from swath.domain.transitions import JobState, check_job
-from swath.ports.job_store import Batch, Duplicate, Loaded
+from swath.backends.memory.loading import MemoryLoading
+from swath.domain.errors import UnknownName
+from swath.domain.item import ItemFilter, ItemRecord
+from swath.domain.job import JobStatus
+from swath.domain.transitions import JobState
+from swath.ports.job_store import ItemPage
+from swath.ports.news import News
 
 __all__ = ["MemoryJobs"]
 
 
-class MemoryJobs:
+class MemoryJobs(MemoryLoading):
     """See ports/job_store.py for what each method promises."""
-
-    _shelves: Shelves
-
-    async def submit(self, job: Job) -> JobStatus:
-        with self._shelves.open():
-            stored = self._shelves.jobs.get(job.job_id) or self._shelves.new_job(job)
-            if stored.deleting:
-                raise Conflict.being_deleted(job.job_id)
-            if not stored.first_order.same_order(job):
-                raise Conflict(f"job {job.job_id!r} exists with another scraper or policy; choose another job id")
-            return self._shelves.status(stored)
-
-    async def load(self, job_id: str, batch: Batch) -> Loaded:
-        with self._shelves.open():
-            job = self._shelves.job(job_id)
-            if batch.number < len(job.batches):
-                return _loaded_before(job, batch)
-            if job.state is not JobState.LOADING or job.stopping or job.deleting:
-                raise Conflict(f"job {job_id!r} is {job.state} or on its way out; nothing can be added to it")
-            if batch.number != len(job.batches):
-                raise ValueError(f"batch {batch.number} came where {len(job.batches)} was due")
-            loaded = _add(job, batch)
-            job.batches.append((batch, loaded))
-            return loaded
-
-    async def seal(self, job_id: str, batches: int) -> JobStatus:
-        with self._shelves.open():
-            job = self._shelves.job(job_id)
-            if len(job.batches) != batches:
-                raise _other_length(job, batches)
-            if job.deleting:
-                raise Conflict.being_deleted(job_id)
-            if job.state is JobState.LOADING:
-                if not job.items:
-                    raise BadInput(f"job {job_id!r} has no items; give it at least one")
-                check_job(job.state, JobState.PENDING)
-                job.state, job.served = JobState.PENDING, self._shelves.granted
-            return self._shelves.status(job)
-
-    async def abandon(self, job_id: str) -> None:
-        with self._shelves.open():
-            job = self._shelves.job(job_id)
-            if job.state is not JobState.LOADING:
-                raise Conflict(f"job {job_id!r} is {job.state}, not loading")
-            for lease in self._shelves.leases_of(job_id):  # the right to end or delete it
-                del self._shelves.leases[lease.fence]
-            del self._shelves.jobs[job_id]
 
     async def status(self, job_id: str) -> JobStatus:
         with self._shelves.open():
             return self._shelves.status(self._shelves.job(job_id))
 
-    async def jobs(self, after: str | None = None, limit: int = 100) -> list[JobStatus]:
+    async def jobs(
+        self, after: str | None = None, limit: int = 100, *, states: Collection[JobState] = (), on_demand: bool = True
+    ) -> list[JobStatus]:
         with self._shelves.open():
-            newest_first = list(reversed(self._shelves.jobs))
+            newest_first = list(reversed(self._shelves.jobs.values()))
             if after is not None:
-                self._shelves.job(after)
-                newest_first = newest_first[newest_first.index(after) + 1 :]
-            return [self._shelves.status(self._shelves.jobs[job_id]) for job_id in newest_first[:limit]]
+                newest_first = newest_first[newest_first.index(self._shelves.job(after)) + 1 :]
+            fitting = [
+                job
+                for job in newest_first
+                if (not states or job.state in states) and (on_demand or not job.order.on_demand)
+            ]
+            return [self._shelves.status(job) for job in fitting[:limit]]
 
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         with self._shelves.open():
-            job = self._shelves.job(job_id)
-            seqs = sorted(seq for seq in job.items if seq > after)
-            return [self._shelves.record(job, job.items[seq]) for seq in seqs[:limit]]
+            return self._records(job_id, after)[:limit]
+
+    def _records(self, job_id: str, after: int) -> list[ItemRecord]:
+        job = self._shelves.job(job_id)
+        return [self._shelves.record(job, job.items[seq]) for seq in sorted(job.items) if seq > after]
+
+    async def find_items(self, job_id: str, wanted: ItemFilter, after: int = 0, limit: int = 100) -> ItemPage:
+        with self._shelves.open():
+            records = self._records(job_id, after)
+            page = [record for record in records if wanted.takes(record)][:limit]
+            goes_on = len(page) == limit and page[-1].seq < records[-1].seq
+            return ItemPage(page, page[-1].seq if goes_on else None)
 
     async def item(self, job_id: str, item_id: str) -> ItemRecord:
         with self._shelves.open():
@@ -91,51 +64,8 @@ class MemoryJobs:
             stored = job.items[job.seqs[item_id]]
             return msgspec.structs.replace(self._shelves.record(job, stored), earlier=stored.earlier)
 
+    def news(self) -> News:
+        return self._shelves.bulletin.listen()
+
     async def close(self) -> None:
         self._shelves.closed = True
-
-
-def _add(job: StoredJob, batch: Batch) -> Loaded:
-    rows = [item.seq for item in batch.items]
-    if len(set(rows)) < len(rows) or any(row in job.items for row in rows):
-        raise ValueError(f"batch {batch.number} holds a row that came before")
-    duplicates = []
-    for item in batch.items:
-        first_seq = job.seqs.setdefault(item.item_id, item.seq)
-        if first_seq == item.seq:
-            job.items[item.seq] = StoredItem(item)
-            job.total += 1
-        else:
-            duplicates.append(Duplicate(item.seq, item.item_id, first_seq))
-    return Loaded(len(batch.items) - len(duplicates), tuple(duplicates))
-
-
-def _loaded_before(job: StoredJob, batch: Batch) -> Loaded:
-    before, loaded = job.batches[batch.number]
-    if before.digest != batch.digest:
-        told, row = _first_difference(before, batch)
-        raise Conflict(f"job {job.order.job_id!r} was loaded with other items: {told}", row)
-    return loaded
-
-
-def _other_length(job: StoredJob, batches: int) -> Conflict:
-    rows = [batch.rows for batch, _ in job.batches]
-    return Conflict.other_length(job.order.job_id, sum(rows), sum(rows[:batches]) if batches < len(rows) else None)
-
-
-def _first_difference(before: Batch, now: Batch) -> tuple[str, int | None]:
-    """Names the first row that is not what it was. Rows that were refused both times cannot be told apart."""
-    old, new = ({item.seq: item for item in batch.items} for batch in (before, now))
-    end = max(batch.first_row + batch.rows for batch in (before, now))
-    for row in range(min(before.first_row, now.first_row), end):
-        if old.get(row) != new.get(row):
-            return f"row {row} differs: {_told_apart(old.get(row), new.get(row))}", row
-    return f"rows {before.first_row} to {before.first_row + before.rows - 1} differ", None
-
-
-def _told_apart(old: Item | None, new: Item | None) -> str:
-    if old is None or new is None:
-        return "it was no item before" if old is None else "it is no item now"
-    if old.item_id != new.item_id:
-        return f"it was item {old.item_id!r} and is {new.item_id!r}"
-    return f"item {old.item_id!r} has another input"

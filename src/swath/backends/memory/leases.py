@@ -53,6 +53,7 @@ class MemoryLeases(MemoryFinishing):
             lease = self._shelves.leases.get(fence)
             if lease is not None and lease.worker_id == worker_id:
                 del self._shelves.leases[fence]
+                self._shelves.touch(lease.job_id)
                 self._return_items(lease, blamed=False)
                 self._drop_idle_share(self._shelves.job(lease.job_id), lease.worker_id)
 
@@ -104,6 +105,7 @@ class MemoryLeases(MemoryFinishing):
 
     def _rescue(self, worker_id: str, lease: StoredLease) -> RescuedLease:
         job = self._shelves.job(lease.job_id)
+        self._shelves.touch(lease.job_id)
         rescued = RescuedLease(
             fence=lease.fence,
             job_id=lease.job_id,

@@ -16,7 +16,8 @@ from swath.domain.job import Job, Stopping
 from swath.domain.lease import LeasedItem
 from swath.domain.pace import Pace, begun, overall, per_second
 from swath.domain.transitions import ItemState, JobState
-from swath.ports.job_store import Batch, Loaded
+from swath.domain.webhook import Webhook
+from swath.ports.job_store import Batch, Loaded, LoadStart
 
 __all__ = ["Right", "StoredItem", "StoredJob", "StoredLease", "StoredShare"]
 
@@ -128,6 +129,7 @@ class StoredJob:
     total: int = 0
     seqs: dict[str, int] = field(default_factory=dict)
     batches: list[tuple[Batch, Loaded]] = field(default_factory=list)
+    load_starts: dict[str, LoadStart] = field(default_factory=dict)  # by key
     ended: dict[ItemState, int] = field(default_factory=lambda: dict.fromkeys(ItemState, 0))
     not_found: int = 0
     cost: float = 0.0  # of its ended items, over all generations
@@ -137,11 +139,17 @@ class StoredJob:
     pace: Pace = field(default_factory=Pace)
     ran_before: int = 0  # items that were run by earlier generations
     manifest: Mapping[str, Any] | None = None
+    webhooks: dict[int, Webhook] = field(default_factory=dict)  # by generation
 
     @property
     def limit(self) -> int:
         """Items that may run at once."""
         return self.order.policy.throttling.max_concurrent_workers
+
+    @property
+    def rows(self) -> int:
+        """Of its source, so far."""
+        return sum(batch.rows for batch, _ in self.batches)
 
     @property
     def remaining(self) -> int:

@@ -1,7 +1,7 @@
 """All that the memory store keeps, and how jobs and items look from outside.
 
-Changed by jobs.py (orders and items), control.py (people), claims.py and leases.py (who holds what), finishing.py
-(outcomes) and endings.py (the last steps of a job).
+Changed by loading.py (orders and items), control.py (people), claims.py and leases.py (who holds what), finishing.py
+(outcomes), endings.py (the last steps of a job) and outbox.py (webhooks and keys).
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from swath.backends.bulletin import Bulletin
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredLease
 from swath.domain.attempt import Ended
 from swath.domain.errors import StoreUnavailable, UnknownName
 from swath.domain.item import ItemRecord, PastEnd
 from swath.domain.job import Counts, Job, JobStatus, WaitingFor
+from swath.domain.service_key import ServiceKey
 from swath.domain.transitions import ItemState
 from swath.ports.clock import Clock
 
@@ -32,19 +34,29 @@ class Shelves:
         self.leases: dict[int, StoredLease] = {}
         self.granted = 0  # leases of items, over all jobs
         self.waiting: dict[str, WaitingFor] = {}  # what a worker waits for
+        self.keys: dict[str, ServiceKey] = {}
+        self.bulletin = Bulletin()
         self._fences = itertools.count(1)
         self._numbers = itertools.count(1)
         self.dead: set[str] = set()
         self.closed = False
         self._lock = threading.Lock()  # the heartbeat comes from another thread
+        self._changed: set[str] = set()  # jobs, by the commit under way
 
     @contextmanager
-    def open(self) -> Iterator[None]:
-        """One caller at a time. Raises StoreUnavailable when the store was closed."""
+    def open(self, *job_ids: str) -> Iterator[None]:
+        """One caller at a time, who changes these jobs. Raises StoreUnavailable when the store was closed."""
         with self._lock:
             if self.closed:
                 raise StoreUnavailable("the store is closed", WaitingFor.STORE)
+            self._changed = set(job_ids)
             yield
+            changed = self._changed
+        self.bulletin.tell(changed)
+
+    def touch(self, job_id: str) -> None:
+        """The commit under way changes this job too."""
+        self._changed.add(job_id)
 
     def job(self, job_id: str) -> StoredJob:
         """Raises UnknownName."""
@@ -62,6 +74,7 @@ class Shelves:
         fence = next(self._fences)
         self.leases[fence] = StoredLease(fence, job.order.job_id, worker_id, right, job.revision)
         self.extend(self.leases[fence])
+        self.touch(job.order.job_id)
         return self.leases[fence]
 
     def extend(self, lease: StoredLease) -> None:
@@ -95,7 +108,8 @@ class Shelves:
             items_per_second=job.items_per_second(self.clock.boot()),
             started_at=job.started_at,
             ended_at=job.ended_at,
-            loaded_rows=sum(batch.rows for batch, _ in job.batches),
+            loaded_rows=job.rows,
+            loaded_batches=len(job.batches),
             stopping=job.stopping,
             circuit_opened=job.circuit.opened,
             waiting_for=None if job.state.terminal else self._waiting_for(),

@@ -1,4 +1,5 @@
-"""Does for one job what every worker does beside its items: rescues what the dead left behind, ends it, deletes it.
+"""Does for one job what every worker does beside its items: rescues what the dead left behind, ends it, tells of that,
+deletes it.
 
 So that `jobs cancel` brings a job to its end, and `jobs delete` removes one, with no worker there.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 from swath.bootstrap import Services, make_finisher, make_remover, new_worker_id
 from swath.domain.errors import UnknownName
 from swath.domain.job import JobStatus
+from swath.entrypoints.cli.first_try import tell_of_end
 from swath.pipeline.dispatch.rescue import Rescuer
 
 __all__ = ["PATIENCE_SECONDS", "bring_to_end", "remove"]
@@ -26,6 +28,8 @@ async def bring_to_end(services: Services, job_id: str) -> JobStatus:
         await rescuer.run_once()
         await finisher.run_once()
         status = await services.store.status(job_id)
+        if status.state.terminal:
+            await tell_of_end(services, job_id)
         if status.state.terminal or clock.boot() >= deadline:
             return status
         await clock.sleep(STEP_SECONDS)

@@ -13,8 +13,8 @@ import click
 import msgspec
 
 from swath.bootstrap import Services, make_network, new_worker_id
-from swath.domain.errors import BadInput
-from swath.domain.job import JOB_ID_LIMIT, Job, JobStatus
+from swath.domain.errors import BadInput, Failed
+from swath.domain.job import Job, JobStatus
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 from swath.entrypoints.cli.order import Order
@@ -24,6 +24,7 @@ from swath.kit.scraper import HttpScraper
 from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.file_source import FileSource, Format
 from swath.pipeline.accept.load import load
+from swath.pipeline.accept.new_job import check_job_id, sites_of
 from swath.pipeline.accept.policy_file import read_policy
 from swath.pipeline.accept.report import LoadOptions, LoadReport, OnBadRows, OnDuplicates, RowsRefused
 from swath.pipeline.accept.robots_vet import refuse_if_robots_deny_all
@@ -31,6 +32,7 @@ from swath.pipeline.accept.rows import RowSource
 from swath.pipeline.accept.sampling import FirstRows, SampledRows
 from swath.pipeline.dispatch.announce import announce
 from swath.proxies.ways import check_wish
+from swath.web.address import canonical
 
 __all__ = ["Intake", "take_in", "with_concurrency"]
 
@@ -125,18 +127,27 @@ def _job_of(order: Order, scraper: HttpScraper, source: str | None, now: float) 
     if order.concurrency is not None:
         policy = with_concurrency(policy, order.concurrency)
     job_id = _derived_job_id(order, scraper, source) if order.job_id is None else order.job_id
-    _check_job_id(job_id)
+    check_job_id(job_id, "--job-id")
     return Job(
         job_id=job_id,
         scraper_id=scraper.id,
         scraper_source=source,
-        sites=(*scraper.sites, *([scraper.base_url] if scraper.base_url else [])),
+        sites=sites_of(scraper),
         name=order.name,
         labels=order.labels,
+        callback_url=None if order.callback_url is None else _checked_url(order.callback_url),
         priority=order.priority,
         policy=policy,
         created_at=now,
     )
+
+
+def _checked_url(url: str) -> str:
+    """Where it leads to is looked at when something is sent there."""
+    try:
+        return canonical(url)
+    except Failed as failed:
+        raise BadInput(f"--callback-url: {failed.failure.message}") from None
 
 
 def with_concurrency(policy: ExecutionPolicy, concurrency: int) -> ExecutionPolicy:
@@ -145,11 +156,6 @@ def with_concurrency(policy: ExecutionPolicy, concurrency: int) -> ExecutionPoli
         return policy.with_concurrency(concurrency)
     except ValueError:
         raise BadInput(f"--concurrency must be between 1 and 10,000, not {concurrency}") from None
-
-
-def _check_job_id(job_id: str) -> None:
-    if not 0 < len(job_id) <= JOB_ID_LIMIT or not job_id.isprintable():
-        raise BadInput(f"--job-id must be 1 to {JOB_ID_LIMIT} printable characters")
 
 
 def _derived_job_id(order: Order, scraper: HttpScraper, source: str | None) -> str:

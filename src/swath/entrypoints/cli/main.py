@@ -24,8 +24,10 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "run": ("swath.entrypoints.cli.run:run", "Run a job on this machine, with a live progress bar."),
     "worker": ("swath.entrypoints.cli.worker:worker", "Work on jobs of the store until told to stop."),
+    "serve": ("swath.entrypoints.cli.serve:serve", "Serve the REST API, and work on the jobs that it takes."),
     "jobs": ("swath.entrypoints.cli.jobs.commands:jobs", "Create, watch, manage and verify jobs."),
     "scraper": ("swath.entrypoints.cli.scrapers:scraper", "List and show scrapers."),
+    "keys": ("swath.entrypoints.cli.keys.commands:keys", "Make, list and revoke the keys of the API."),
     "config": ("swath.entrypoints.cli.config:config", "Show the settings, and where each came from."),
     "aws": ("swath.entrypoints.cli.aws.commands:aws", "Set up, look at and remove what Swath keeps on AWS."),
     "doctor": ("swath.entrypoints.cli.doctor.command:doctor", "Check this installation, and say what to do."),

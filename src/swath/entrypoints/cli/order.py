@@ -24,6 +24,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None = None
     name: str | None = None
     labels: dict[str, str] = {}
+    callback_url: str | None = None
     priority: int = 0
     concurrency: int | None = None
     policy: Path | None = None
@@ -88,6 +89,7 @@ _OPTIONS = (
         show_default=True,
         help="Higher runs first.",
     ),
+    click.option("--callback-url", metavar="URL", help="Who is told of its end, instead of SWATH_WEBHOOK_URL."),
     click.option("--json", "as_json", is_flag=True, help="Print the job's status as JSON at the end."),
     click.option("--quiet", is_flag=True, help="No progress."),
 )

@@ -12,10 +12,12 @@ import signal
 import sys
 import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 import click
+
+from swath.entrypoints.cli.metrics_port import MetricsPlace
 
 __all__ = ["keep_workers", "stop_with_parent"]
 
@@ -27,20 +29,34 @@ LATE_SECONDS: Final = 15.0  # beyond the grace period, within which a worker end
 
 
 async def keep_workers(
-    processes: int, stop: asyncio.Event, *, job_id: str | None = None, grace_seconds: float = 30.0
+    processes: int,
+    stop: asyncio.Event,
+    *,
+    job_id: str | None = None,
+    grace_seconds: float = 30.0,
+    metrics: MetricsPlace | None = None,
 ) -> None:
     """Keeps so many workers alive until `stop` is set, then asks them to stop and returns when all are gone."""
     async with asyncio.TaskGroup() as group:
         for number in range(1, processes + 1):
-            group.create_task(_keep_worker(f"worker {number}", stop, job_id, grace_seconds))
+            arguments = [*([] if job_id is None else ["--job", job_id]), *_metrics_of(metrics, number)]
+            group.create_task(_keep_worker(f"worker {number}", stop, arguments, grace_seconds))
 
 
-async def _keep_worker(name: str, stop: asyncio.Event, job_id: str | None, grace_seconds: float) -> None:
+def _metrics_of(metrics: MetricsPlace | None, number: int) -> list[str]:
+    """Each has a port of its own, counted from the one that was given."""
+    if metrics is None or metrics.port is None:
+        return []
+    port = metrics.port + number - 1 if metrics.port else 0
+    return ["--metrics-port", str(port), "--metrics-host", metrics.host]
+
+
+async def _keep_worker(name: str, stop: asyncio.Event, arguments: Sequence[str], grace_seconds: float) -> None:
     loop = asyncio.get_running_loop()
     delay_seconds = SHORTEST_DELAY_SECONDS
     while not stop.is_set():
         started_at = loop.time()
-        process = await _start(job_id)
+        process = await _start(arguments)
         try:
             await _first(process.wait(), stop.wait())
             if stop.is_set():
@@ -57,10 +73,10 @@ async def _keep_worker(name: str, stop: asyncio.Event, job_id: str | None, grace
         delay_seconds = min(2 * delay_seconds, LONGEST_DELAY_SECONDS)
 
 
-async def _start(job_id: str | None) -> Process:
+async def _start(arguments: Sequence[str]) -> Process:
     return await asyncio.create_subprocess_exec(
         *COMMAND,
-        *([] if job_id is None else ["--job", job_id]),
+        *arguments,
         stdin=PIPE,  # never written to: it is closed when this process is gone, however it went
         stdout=DEVNULL,
         start_new_session=True,  # Ctrl-C is for us: a worker that hears of it twice would leave at once

@@ -16,6 +16,7 @@ from swath.domain.job import JobStatus
 from swath.domain.transitions import JobState
 from swath.entrypoints.cli.caretaker import bring_to_end
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
+from swath.entrypoints.cli.first_try import tell_of_end
 from swath.entrypoints.cli.intake import take_in
 from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.output import command, counted, describe, print_json, span
@@ -80,9 +81,11 @@ async def work_until_ended(
             await _wait(stop, working)
         await working
     status = await services.store.status(job_id)
-    if status.state.terminal or status.counts.remaining or stop.is_set():
-        return status
-    return await bring_to_end(services, job_id)  # what ran when the circuit opened was the last there was
+    if not (status.state.terminal or status.counts.remaining or stop.is_set()):
+        return await bring_to_end(services, job_id)  # what ran when the circuit opened was the last there was
+    if status.state.terminal:
+        await tell_of_end(services, job_id)
+    return status
 
 
 def needs_a_person(status: JobStatus) -> bool:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
+import importlib.util
 import os
+import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import click
+import msgspec
 
+from swath.domain.errors import UserError
+from swath.domain.secret import Secret
 from swath.entrypoints.cli.exit_codes import ExitCode
-from swath.settings import Settings, read_settings
+from swath.settings import Settings, read
 
 __all__ = ["begin", "leave_at_a_standstill", "run_async", "stop_on_signals"]
 
@@ -26,19 +30,44 @@ T = TypeVar("T")
 LEAVE_SECONDS = 2.0
 LAST_RESORT_SECONDS = 10.0
 GARBAGE_OBJECTS = 10_000  # new ones between two looks for cycles; pages are freed without
-TELL_TOO_MUCH = ("aiobotocore", "botocore")  # at debug: the headers that they sign, and so the tokens of a role
+TOKEN_CHARACTERS = 12  # shorter parts of an address are words that lines may well have
 TOGETHER_SECONDS = 0.5  # `timeout` signals the process and its group: one wish, heard twice
 
 
-def begin() -> Settings:
-    """Reads the settings and sets up the log, once per command."""
-    settings = read_settings()
-    logging.basicConfig(
-        level=settings.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    for name in TELL_TOO_MUCH:
-        logging.getLogger(name).setLevel(logging.INFO if settings.log_level == "DEBUG" else settings.log_level)
+def begin(*, serves: bool = False) -> Settings:
+    """Reads the settings and sets up log and traces, once per command.
+
+    What `serves` writes its log for programs, and tells of every item in it. For a person at a terminal it is text, and
+    items are on the progress bar, unless the settings ask for them.
+    """
+    reading = read()
+    settings, chosen = reading.settings, {name for name, at in reading.origins.items() if at.source != "default"}
+    from swath.observe import logs
+
+    form = settings.log_format if serves or "log_format" in chosen else "text"
+    logs.set_up(settings.log_level, form, _secrets(settings), items=serves or "log_level" in chosen)
+    if settings.traces:
+        _trace()
     return settings
+
+
+def _secrets(settings: Settings) -> Iterator[Secret]:
+    """All that must never be in a line. Of a webhook's address any long part behind the host may be one, too."""
+    for value in msgspec.structs.astuple(settings):
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Secret):
+                yield part
+    if settings.webhook_url is not None:
+        _, _, behind = settings.webhook_url.partition("://")[2].partition("/")
+        yield from (Secret(part) for part in re.split(r"[/?&=]", behind) if len(part) >= TOKEN_CHARACTERS)
+
+
+def _trace() -> None:
+    if importlib.util.find_spec("opentelemetry") is None:
+        raise UserError("traces are not installed; get them with: pip install 'swath[otel]'")
+    from swath.observe import tracing
+
+    tracing.set_up("swath")
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -16,7 +16,7 @@ from swath.domain.errors import BadInput
 from swath.domain.item import Item
 from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.rows import BadRow, Row, RowSource
-from swath.ports.job_store import Batch
+from swath.ports.job_store import Batch, LoadStart
 
 __all__ = ["BATCH_BYTES", "BATCH_ROWS", "CheckedBatch", "checked_batches"]
 
@@ -36,22 +36,39 @@ class CheckedBatch(msgspec.Struct, frozen=True):
     lines: tuple[int, ...]
 
 
-def checked_batches(source: RowSource, checker: RowChecker) -> Generator[CheckedBatch, None, None]:
-    """Reads and checks everything. Batches end where content says so, so the same content gives the same batches."""
+_FROM_THE_START: Final = LoadStart(number=0, rows=0)
+
+
+def checked_batches(
+    source: RowSource, checker: RowChecker, start: LoadStart = _FROM_THE_START
+) -> Generator[CheckedBatch, None, None]:
+    """Reads and checks everything. Batches end where content says so, so the same content gives the same batches.
+
+    `start` is where the source goes on in the job, if other sources were loaded into it before.
+    """
     with source.open() as opened:
         if opened.columns is not None:
             checker.check_columns(source.name, opened.columns)
-        first_row, chain = 1, ""
-        for number in count():
-            checked = _next_batch(opened.rows, checker, _Place(number, first_row, chain))
+        rows = _numbered_from(start.rows, opened.rows) if start.rows else opened.rows
+        first_row, chain = start.rows + 1, ""
+        for number in count(start.number):
+            checked = _next_batch(rows, checker, _Place(number, first_row, chain))
             if checked is None:
                 break
             yield checked
             first_row += checked.batch.rows
             chain = checked.batch.digest
-        if first_row == 1:
+        if first_row == start.rows + 1:
             what = "has a header but no rows" if opened.columns is not None else "has no rows"
             raise BadInput(f"{source.name}: {what}; give at least one item")
+
+
+def _numbered_from(before: int, rows: Iterator[Row | BadRow]) -> Iterator[Row | BadRow]:
+    for row in rows:
+        if isinstance(row, BadRow):
+            yield BadRow(row.number + before, row.line, row.message)
+        else:
+            yield Row(row.number + before, row.line, row.data, row.text)
 
 
 class _Place(NamedTuple):

@@ -29,15 +29,22 @@ class RowChecker:
 
     `mapping` says for a field which column it comes from; the column is renamed. `id_column` names the column that
     holds the item id; else the id is derived from the model's fields alone, so extra columns do not change it.
-    An empty cell counts as absent, so that defaults apply, except where the model requires a string.
+    An empty cell counts as absent, so that defaults apply, except where the model requires a string. `wrapped`: every
+    row is `{"item_id": …, "input": {…}}`, with or without the id, whatever the model's fields are called.
     """
 
     def __init__(
-        self, model: type[BaseModel], *, mapping: Mapping[str, str] | None = None, id_column: str | None = None
+        self,
+        model: type[BaseModel],
+        *,
+        mapping: Mapping[str, str] | None = None,
+        id_column: str | None = None,
+        wrapped: bool = False,
     ) -> None:
         self._model = model
         self._validate = model.__pydantic_validator__.validate_python
         self._id_column = id_column
+        self._wrapped = wrapped
         self._fields = {name: _keys(model, name, field) for name, field in model.model_fields.items()}
         self._keys = frozenset(key for keys in self._fields.values() for key in keys)
         self._required = {name for name, field in model.model_fields.items() if field.is_required()}
@@ -94,7 +101,7 @@ class RowChecker:
             if row.text:
                 if "" in data.values():
                     data = self._without_empty(data)
-            elif len(data) <= 2 and data.keys() <= _WRAPPED and "input" not in self._keys:
+            elif self._wrapped or (len(data) <= 2 and data.keys() <= _WRAPPED and "input" not in self._keys):
                 data, item_id = self._unwrapped(data)
             elif self._wraps and data.keys() >= _WRAPPED:
                 raise _BadRowError(_overfull(data))

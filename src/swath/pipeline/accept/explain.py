@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["describe_validation", "listed", "near", "shown"]
+__all__ = ["describe_validation", "described", "listed", "near", "shown"]
 
 # By pydantic's error type; in braces what its context brings. Others keep pydantic's own words.
 _WORDS: Final = {
@@ -48,12 +48,13 @@ def describe_validation(error: ValidationError, model: type[BaseModel] | None = 
     """The first thing that is wrong, with its path, and how many more there are. `model` allows hints for names."""
     problems = error.errors(include_url=False)
     path = ".".join(str(part) for part in problems[0]["loc"] if part != _KEY)
-    what = _what(problems[0], model)
+    what = described(problems[0], model)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{path}: {what}{more}" if path else f"{what}{more}"
 
 
-def _what(problem: ErrorDetails, model: type[BaseModel] | None) -> str:
+def described(problem: ErrorDetails, model: type[BaseModel] | None) -> str:
+    """One thing that is wrong, without its path."""
     kind, context = problem["type"], problem.get("ctx", {})
     if kind == "missing":
         return "is missing"

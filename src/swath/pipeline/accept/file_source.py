@@ -19,7 +19,7 @@ from swath.pipeline.accept.raw_bytes import STDIN, ByteReader, chunks_of, open_b
 from swath.pipeline.accept.rows import OpenedRows
 from swath.pipeline.accept.text import Lines, text_blocks
 
-__all__ = ["FileSource", "Format"]
+__all__ = ["FileSource", "Format", "opened_rows"]
 
 
 class Format(StrEnum):
@@ -60,21 +60,25 @@ class FileSource:
     def open(self) -> Iterator[OpenedRows]:
         """See RowSource."""
         with open_bytes(self._path, self._stdin) as file:
-            blocks = text_blocks(self.name, unpacked(self.name, chunks_of(self.name, file)))
-            head = next(blocks, "")
-            yield self._rows(head, chain((head,), blocks) if head else blocks)
+            chunks = unpacked(self.name, chunks_of(self.name, file))
+            yield opened_rows(self.name, chunks, self._format, self._delimiter)
 
-    def _rows(self, head: str, blocks: Iterator[str]) -> OpenedRows:
-        match self._format or _by_content(head):
-            case Format.CSV:
-                rows = CsvRows(self.name, Lines(blocks), self._delimiter)
-                return OpenedRows(rows.columns, iter(rows))
-            case _ if not head:
-                raise BadInput(f"{self.name}: is empty; it needs an object for each item")
-            case Format.JSON:
-                return OpenedRows(None, json_array_rows(self.name, blocks))
-            case Format.JSONL:
-                return OpenedRows(None, json_lines_rows(self.name, Lines(blocks)))
+
+def opened_rows(name: str, chunks: Iterator[bytes], form: Format | None, delimiter: str | None = None) -> OpenedRows:
+    """The rows in these bytes, which are not packed any more; without a format their first character tells it."""
+    blocks = text_blocks(name, chunks)
+    head = next(blocks, "")
+    blocks = chain((head,), blocks) if head else blocks
+    match form or _by_content(head):
+        case Format.CSV:
+            rows = CsvRows(name, Lines(blocks), delimiter)
+            return OpenedRows(rows.columns, iter(rows))
+        case _ if not head:
+            raise BadInput(f"{name}: is empty; it needs an object for each item")
+        case Format.JSON:
+            return OpenedRows(None, json_array_rows(name, blocks))
+        case Format.JSONL:
+            return OpenedRows(None, json_lines_rows(name, Lines(blocks)))
 
 
 def _suffix(name: str) -> str:

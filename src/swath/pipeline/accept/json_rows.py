@@ -6,13 +6,13 @@ The array is scanned through a window that holds little more than one row, so it
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from swath.domain.errors import BadInput
 from swath.pipeline.accept.rows import ROW_LIMIT_CHARS, BadRow, Row
+from swath.pipeline.accept.strict_json import DECODER, Refused, depth_of
 from swath.pipeline.accept.text import Lines
 
 __all__ = ["DEPTH_LIMIT", "json_array_rows", "json_lines_rows"]
@@ -24,39 +24,6 @@ _TOO_DEEP: Final = f"is nested more than {DEPTH_LIMIT} deep"
 _TOO_LONG: Final = f"is longer than {ROW_LIMIT_CHARS:,} characters"
 
 
-class _Refused(ValueError):
-    """Well-formed, and still nothing that an item may hold."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _Refused(f"has the key {twice!r} twice")
-    return made
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise _Refused(f"has a number that is too large ({text[:20]}); write it as text")
-    return number
-
-
-def _whole(text: str) -> int:
-    if len(text) > 40:  # beyond what any back end stores as a number
-        raise _Refused(f"has a number of {len(text)} digits; write it as text")
-    return int(text)
-
-
-def _constant(text: str) -> None:
-    raise _Refused(f"has {text}, which is not JSON; write null or text")
-
-
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_object, parse_float=_finite, parse_int=_whole, parse_constant=_constant
-)
 # Finds where a refused value ends, so that reading can go on behind it.
 _LENIENT: Final = json.JSONDecoder(parse_float=str, parse_int=str)
 
@@ -65,22 +32,9 @@ def _row(number: int, line: int, value: object, brackets: int) -> Row | BadRow:
     """`brackets` is how many of [ and { the row's text has: few of them cannot be nested deep."""
     if not isinstance(value, dict):
         return BadRow(number, line, "is not an object; write {…} with the fields of the input")
-    if brackets > DEPTH_LIMIT and _depth(value) > DEPTH_LIMIT:
+    if brackets > DEPTH_LIMIT and depth_of(value) > DEPTH_LIMIT:
         return BadRow(number, line, _TOO_DEEP)
     return Row(number, line, value)
-
-
-def _depth(value: object) -> int:
-    depth, level = 0, [value]
-    while level := [inner for outer in level for inner in _inside(outer)]:
-        depth += 1
-    return depth
-
-
-def _inside(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 def json_lines_rows(name: str, lines: Lines) -> Iterator[Row | BadRow]:
@@ -103,10 +57,10 @@ def json_lines_rows(name: str, lines: Lines) -> Iterator[Row | BadRow]:
 
 def _line_row(number: int, line: int, text: str) -> Row | BadRow:
     try:
-        return _row(number, line, _DECODER.decode(text), text.count("[") + text.count("{"))
+        return _row(number, line, DECODER.decode(text), text.count("[") + text.count("{"))
     except json.JSONDecodeError as error:
         return BadRow(number, line, f"is not valid JSON: {error.msg} at column {error.colno}")
-    except _Refused as error:
+    except Refused as error:
         return BadRow(number, line, str(error))
     except RecursionError:
         return BadRow(number, line, _TOO_DEEP)
@@ -129,7 +83,7 @@ def json_array_rows(name: str, blocks: Iterator[str]) -> Iterator[Row | BadRow]:
         number += 1
         line = window.line
         value = window.value()
-        if isinstance(value, _Refused):
+        if isinstance(value, Refused):
             yield BadRow(number, line, str(value))
         else:
             yield _row(number, line, value, window.brackets)
@@ -197,8 +151,8 @@ class _Window:
 
     def _decode(self) -> tuple[object, int]:
         try:
-            return _DECODER.raw_decode(self._text, self.position)
-        except _Refused as refused:
+            return DECODER.raw_decode(self._text, self.position)
+        except Refused as refused:
             return refused, _LENIENT.raw_decode(self._text, self.position)[1]
 
     def _broken(self, error: json.JSONDecodeError) -> BadInput:

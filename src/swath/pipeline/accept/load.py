@@ -19,10 +19,11 @@ from swath.pipeline.accept.report import LoadOptions, LoadReport, Tally
 from swath.pipeline.accept.rows import RowSource
 from swath.ports.job_store import JobStore, Loaded
 
-__all__ = ["load"]
+__all__ = ["load", "load_batch"]
 
 
 _STRICT = LoadOptions()
+_OTHER_JOB = "give another --job-id"
 
 
 def _silent(rows: int) -> None:
@@ -58,7 +59,7 @@ async def load(
                 if status is None:  # only now: trouble with the file as a whole shows before there is a job
                     status = await store.submit(job)
                     reach("after_submit")
-                tally.add(checked, await _load_batch(store, job.job_id, checked))
+                tally.add(checked, await load_batch(store, job.job_id, checked))
                 reach("after_load_batch")
                 progress(tally.rows)
         tally.refuse(options)
@@ -72,8 +73,8 @@ async def load(
     return tally.report(await _seal(store, job.job_id, tally))
 
 
-async def _load_batch(store: JobStore, job_id: str, checked: CheckedBatch) -> Loaded:
-    """The store knows rows; a person looks for the line."""
+async def load_batch(store: JobStore, job_id: str, checked: CheckedBatch, remedy: str = _OTHER_JOB) -> Loaded:
+    """Stores one batch. The store knows rows; a person looks for the line, and a Conflict names it with the remedy."""
     try:
         return await store.load(job_id, checked.batch)
     except Conflict as conflict:
@@ -82,7 +83,7 @@ async def _load_batch(store: JobStore, job_id: str, checked: CheckedBatch) -> Lo
             raise
         ended = at >= len(checked.lines)  # a batch that is shorter than it was is the last of its file
         place = f"the file ends on line {checked.lines[-1]}" if ended else f"line {checked.lines[at]}"
-        raise Conflict(f"{conflict} ({place}); give another --job-id", conflict.row) from conflict
+        raise Conflict(f"{conflict} ({place}); {remedy}", conflict.row) from conflict
 
 
 async def _seal(store: JobStore, job_id: str, tally: Tally) -> JobStatus:
@@ -91,4 +92,4 @@ async def _seal(store: JobStore, job_id: str, tally: Tally) -> JobStatus:
     except Conflict as conflict:
         if conflict.row is None:
             raise
-        raise Conflict(f"{conflict} ({tally.last_place}); give another --job-id", conflict.row) from conflict
+        raise Conflict(f"{conflict} ({tally.last_place}); {_OTHER_JOB}", conflict.row) from conflict

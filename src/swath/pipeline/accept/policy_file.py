@@ -1,4 +1,6 @@
-"""Reads an ExecutionPolicy from a YAML or JSON file that a person wrote. Comes before: the job is submitted with it."""
+"""Reads an ExecutionPolicy from a YAML or JSON file that a person wrote, or from a body of the API.
+
+Comes before: the job is submitted with it."""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from swath.domain.policy import ExecutionPolicy
 from swath.pipeline.accept.explain import describe_validation, listed
 from swath.pipeline.accept.raw_bytes import chunks_of, open_bytes
 
-__all__ = ["POLICY_LIMIT_BYTES", "read_policy"]
+__all__ = ["POLICY_LIMIT_BYTES", "read_policy", "strict_policy"]
 
 POLICY_LIMIT_BYTES: Final = 1 << 20
 _STREAMS: Final = ("/dev/stdin", "/dev/fd/")  # whoever names these knows what is to come
@@ -54,12 +56,17 @@ def _validated(name: str, content: object) -> ExecutionPolicy:
         sections = listed(list(ExecutionPolicy.model_fields))
         raise BadInput(f"{name}: {'is empty' if content is None else 'is not a mapping'}; it may have {sections}")
     try:
-        # By way of JSON, where strict means: no "8" for 8 and no true for 1, but enums may be written as text.
-        return ExecutionPolicy.model_validate_json(json.dumps(content), strict=True)
+        return strict_policy(content)
     except ValidationError as error:
         raise BadInput(f"{name}: {describe_validation(error, ExecutionPolicy)}") from None
     except TypeError:
         raise BadInput(f"{name}: has a date or another value that JSON does not know; write it in quotes") from None
+
+
+def strict_policy(content: object) -> ExecutionPolicy:
+    """The policy that somebody wrote. Raises pydantic's ValidationError, and TypeError for what JSON does not know."""
+    # By way of JSON, where strict means: no "8" for 8 and no true for 1, but enums may be written as text.
+    return ExecutionPolicy.model_validate_json(json.dumps(content), strict=True)
 
 
 class _PolicyLoader(yaml.SafeLoader):

@@ -59,7 +59,7 @@ class DuplicateRow(msgspec.Struct, frozen=True):
 
 
 class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of a whole load and the first `KEPT` troubles of each sort. `status` is None if it was refused."""
+    """Counts of a whole load and the first troubles of each sort. `status` is None if it was refused."""
 
     source: str
     rows: int
@@ -90,10 +90,11 @@ class RowsRefused(BadInput):
 
 
 class Tally:
-    """Sums up a load as its batches go by."""
+    """Sums up a load as its batches go by. `kept` troubles of each sort are told one by one."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, kept: int = KEPT) -> None:
         self._source = source
+        self._kept = kept
         self.rows = 0
         self.batches = 0
         self._items = 0
@@ -111,8 +112,8 @@ class Tally:
         self._bad_rows += len(checked.bad)
         self._duplicates += len(loaded.duplicates)
         self._places.add(checked.batch.first_row, checked.lines)
-        self._first_bad_rows += checked.bad[: KEPT - len(self._first_bad_rows)]
-        self._first_duplicates += map(self._placed, loaded.duplicates[: KEPT - len(self._first_duplicates)])
+        self._first_bad_rows += checked.bad[: self._kept - len(self._first_bad_rows)]
+        self._first_duplicates += map(self._placed, loaded.duplicates[: self._kept - len(self._first_duplicates)])
 
     @property
     def last_place(self) -> str:

@@ -30,7 +30,7 @@ async def announce(queue: WorkQueue, clock: Clock, status: JobStatus) -> None:
     if status.state not in (JobState.PENDING, JobState.RUNNING) or status.stopping or status.deleting:
         return
     wanted = min(counts.pending, job.policy.throttling.max_concurrent_workers, FIRST_HINTS)
-    express = is_express(job.priority, counts.total)
+    express = job.on_demand or is_express(job.priority, counts.total)
     hints = [Hint(job_id=job.job_id, epoch=int(clock.now()), express=express)] * wanted
     try:
         async with asyncio.timeout(LONGEST_SECONDS):

@@ -20,6 +20,8 @@ from swath.domain.page import Page
 from swath.domain.result import Result
 from swath.kit.author_errors import one_line
 from swath.kit.scraper import HttpScraper
+from swath.observe.context import serve_item
+from swath.observe.spans import span
 from swath.pipeline.execute.patience import Patience
 from swath.pipeline.extract.extract import extract_record
 from swath.ports.clock import Clock
@@ -43,13 +45,16 @@ class Bench(msgspec.Struct, frozen=True):
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt came to: a finding, or a failure. `held`: neither, its site is left alone for a while."""
+    """What one attempt came to: a finding, or a failure. `held`: neither, its site is left alone for a while.
+
+    `url` is what it asked for last."""
 
     attempt: Attempt
     finding: Finding | None = None
     failure: Failure | None = None
     held: SiteHeld | None = None
     result: Result = Result()
+    url: str | None = None
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -63,15 +68,17 @@ class Turn(msgspec.Struct, frozen=True):
 
 async def attempt(bench: Bench, turn: Turn) -> Tried:
     """Tries the item once, within `item_seconds`. Raises only LeaseLost, and CancelledError when the worker stops."""
-    started_at = bench.clock.now()
-    timeouts = bench.job.policy.timeouts
+    started_at, job, number = bench.clock.now(), bench.job, len(turn.attempts) + 1
+    serve_item(job.request_id, job.job_id, turn.item.item_id, number)
+    timeouts = job.policy.timeouts
     blocked = blocked_on(turn.attempts)
-    gate = Passage(bench.network, bench.job, turn.before_request, turn.patience.waiting, blocked)
+    gate = Passage(bench.network, job, turn.before_request, turn.patience.waiting, blocked)
     web = WebSession(bench.network.transport, timeouts, bench.clock, bench.scraper.base_url, gate)
     finding, failure, data, held = None, None, None, None
     try:
-        async with turn.patience.limit(timeouts.item_seconds):
-            finding, data = await _fetch_and_extract(bench, turn.item, web)
+        with span("attempt", job.request_id, job_id=job.job_id, item_id=turn.item.item_id, attempt=number):
+            async with turn.patience.limit(timeouts.item_seconds):
+                finding, data = await _fetch_and_extract(bench, turn.item, web)
     except NotFound:
         finding = Finding.NOT_FOUND
     except Failed as failed:
@@ -103,6 +110,7 @@ async def attempt(bench: Bench, turn: Turn) -> Tried:
         failure=failure,
         held=held,
         result=Result(pages=_pages(web, failure), downloads=tuple(web.downloads), data=data),
+        url=gate.url,
     )
     web.pages.clear()  # pages know their session and the session its pages: parsed trees would wait for the collector
     return tried
@@ -110,10 +118,12 @@ async def attempt(bench: Bench, turn: Turn) -> Tried:
 
 async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: WebSession) -> tuple[Finding, Any]:
     scraper = bench.scraper
-    pages = await scraper.collect(scraper.parse_input(item.input), web)
+    with span("fetch"):
+        pages = await scraper.collect(scraper.parse_input(item.input), web)
     if not scraper.has_extract:
         return Finding.FOUND, None
-    return Finding.FOUND, extract_record(scraper, pages)
+    with span("extract"):
+        return Finding.FOUND, extract_record(scraper, pages)
 
 
 def _pages(web: WebSession, failure: Failure | None) -> tuple[Page, ...]:

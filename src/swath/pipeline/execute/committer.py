@@ -19,6 +19,8 @@ from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Grant
 from swath.domain.transitions import ItemState
 from swath.observe.crash_points import reach
+from swath.observe.figures import FIGURES, NO_KIND
+from swath.observe.spans import span
 from swath.pipeline.execute.outbox import GROUP_SECONDS, Outcome
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.finish.artifacts import files_of
@@ -102,7 +104,8 @@ class Committer:
         back = [outcome.end for outcome in group if isinstance(outcome.end, HandedBack)]
         reach("before_state_commit")
         async with self._runner.slots.turn:
-            grant = await self._patiently(WaitingFor.STORE, lambda: self._finish(ended, back))
+            with span("commit", items=len(group)):
+                grant = await self._patiently(WaitingFor.STORE, lambda: self._finish(ended, back))
             if grant.directive is not Directive.LOST:
                 self._runner.slots.apply(grant)
         reach("after_state_commit")
@@ -121,6 +124,8 @@ class Committer:
         if grant.directive is Directive.LOST:
             self._may_have_won = won_before
         runner.deadline = sent_at + runner.lease.lease_seconds
+        FIGURES.committed(self._clock.boot() - sent_at, len(ended))
+        _count(ended, grant)
         return grant
 
     async def _store_files(self, outcomes: list[Outcome]) -> list[Ended]:
@@ -164,6 +169,12 @@ class Committer:
         """Asks again for as long as the store or the disk is not there; the lease's own clock sets the end."""
         lease = self._runner.lease
         return await self._runner.floor.waits.patiently(f"lease {lease.fence}", asked, call, lambda: self._runner.lost)
+
+
+def _count(ended: list[Ended], grant: Grant) -> None:
+    for end in ended:
+        if end.seq in grant.accepted:
+            FIGURES.item_ended(end.state, NO_KIND if end.failure is None else end.failure.kind)
 
 
 def _about(end: Ended) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Housekeeping: what workers do for all: rescue, end, delete, and, where workers wait to be told, tell them.
+"""Housekeeping: what workers do for all: rescue, end, delete, send webhooks, and tell workers that wait to be told.
 
 Every worker can do all of it, so no process is special; of a fleet that has nothing to do one is enough (the leader,
 see dispatch/sweeper.py). Beside: worker.py, which runs items.
@@ -15,7 +15,7 @@ from typing import Final
 from swath.domain.errors import SwathError
 from swath.pipeline.dispatch.rescue import Rescuer
 from swath.pipeline.execute.chores import Chore
-from swath.pipeline.execute.parts import Parts, WorkerOptions
+from swath.pipeline.execute.parts import Parts, Sender, WorkerOptions
 
 __all__ = ["Housekeeping"]
 
@@ -49,10 +49,14 @@ class Housekeeping:
         seldom = functools.partial(self._pace, options.removal_seconds)
         chores = [
             Chore("rescue", self._rescue, often, self.told),
-            Chore("ending", parts.finisher.run_once, often, self.lease_ended),
+            Chore("ending", self._end, often, self.lease_ended),
             Chore("deletion", parts.remover.run_once, seldom, self._lead_begins),
             Chore("proxies", parts.network.ways.run_once, lambda: options.removal_seconds),
         ]
+        courier = parts.courier
+        if courier is not None:
+            rest = functools.partial(self._pace_of, courier)
+            chores.append(Chore("webhooks", courier.run_once, rest, courier.wanted))
         if self._sweeper is not None:
             chores.append(Chore("sweeping", self._sweep, lambda: options.sweep_seconds, breaks_off=True))
         return chores
@@ -61,6 +65,15 @@ class Housekeeping:
         sweeper = self._sweeper
         spare = sweeper is not None and not sweeper.leads and not self._busy()
         return max(seconds, self._options.spare_seconds) if spare else seconds
+
+    def _pace_of(self, courier: Sender) -> float:
+        """In a fleet the leader looks for what the dead have left; what is due here counts at any rate."""
+        rest_seconds = courier.rest_seconds
+        return rest_seconds if rest_seconds < self._options.removal_seconds else self._pace(rest_seconds)
+
+    async def _end(self) -> None:
+        if await self._parts.finisher.run_once() is not None and self._parts.courier is not None:
+            self._parts.courier.wanted.set()
 
     async def _rescue(self) -> None:
         if await self._rescuer.run_once():

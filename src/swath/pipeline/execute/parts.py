@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Protocol
+
 import msgspec
 
 from swath.kit.registry import Registry
@@ -16,12 +19,27 @@ from swath.ports.site_book import SiteBook
 from swath.ports.work_queue import WorkQueue
 from swath.web.passage import Network
 
-__all__ = ["Parts", "WorkerOptions"]
+__all__ = ["Parts", "Sender", "WorkerOptions"]
+
+
+class Sender(Protocol):
+    """Sends what has to be told to others of the ends of jobs (integrations/webhook). `wanted`: look again at once."""
+
+    wanted: asyncio.Event
+
+    async def run_once(self) -> object:
+        """Begins what is due."""
+        ...
+
+    @property
+    def rest_seconds(self) -> float:
+        """How long there is nothing to do."""
+        ...
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is built from; chosen in bootstrap.py. Without a `sweeper` nobody has to be told of work, and
-    every worker looks after everything."""
+    every worker looks after everything. Without a `courier` webhooks are left to others."""
 
     book: LeaseBook
     queue: WorkQueue
@@ -33,6 +51,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     finisher: Finisher
     remover: Remover
     sweeper: Sweeper | None = None
+    courier: Sender | None = None
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):

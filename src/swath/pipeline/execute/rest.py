@@ -61,7 +61,8 @@ class Rest:
         longest = self._busy_seconds if busy else self._queue.patience_seconds
         seconds = min(longest, longest * FIRST_PART * 2.0 ** min(self._rests, 10))
         self._rests += 1
-        if busy:
+        # A queue that is asked so often anyway costs nothing, and tells of a scrape that somebody waits for.
+        if busy and self._queue.patience_seconds > self._busy_seconds:
             await first_of(*events, seconds=seconds)
         else:
             await self._listen(events, seconds)

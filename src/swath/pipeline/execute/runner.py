@@ -15,6 +15,7 @@ from typing import NoReturn
 from swath.domain.attempt import Attempt, Ended, HandedBack, Tries
 from swath.domain.errors import LeaseLost, SiteHeld
 from swath.domain.failure import Failure, FailureKind
+from swath.domain.job import Stopping
 from swath.domain.lease import Directive, Lease
 from swath.domain.retry import RetryIn, decide
 from swath.domain.transitions import ItemState
@@ -22,6 +23,7 @@ from swath.pipeline.execute.attempt import Bench, Tried, Turn, attempt
 from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.outbox import Outbox, Outcome
 from swath.pipeline.execute.slots import JobSlots
+from swath.pipeline.execute.telling import tell_attempt
 from swath.pipeline.execute.work import Running, Work
 
 __all__ = ["LeaseRunner"]
@@ -195,19 +197,28 @@ class LeaseRunner:
         if not isinstance(decision, RetryIn):
             denied = tried.failure.kind is FailureKind.ROBOTS_DENIED
             self._end(work, ItemState.SKIPPED if denied else ItemState.FAILED, tried)
-        elif self._stopping or self.lease.alone or decision.delay_seconds > RETRY_IN_PLACE_SECONDS:
+            return
+        tell_attempt(self._bench, work, tried, None)
+        if self._stopping or self.lease.alone or decision.delay_seconds > RETRY_IN_PLACE_SECONDS:
             self._hand_back(work, decision.delay_seconds)
         else:
             self._wait(work, decision.delay_seconds)
 
     def _hold(self, work: Work, held: SiteHeld) -> None:
-        """The item waits until its site may be visited again; so do all others, if the job knows no other site."""
+        """The item waits until its site may be visited again; so do all others, if the job knows no other site.
+
+        Somebody waits for a scrape on demand, so that is turned away at once if the site fails (D3).
+        """
+        if held.circuit_open and self.lease.job.on_demand:
+            self._turn_away(work)
+            return
         hold = self.floor.holds.hold(self.lease.job, work.item.seq, held)
         self._hand_back(work, hold.wait_seconds)
         if hold.whole_job:
             self.stop(hold.wait_seconds)
 
     def _end(self, work: Work, state: ItemState, tried: Tried) -> None:
+        tell_attempt(self._bench, work, tried, state)
         ended = Ended(
             seq=work.item.seq,
             state=state,
@@ -218,6 +229,18 @@ class LeaseRunner:
             scraper_version=self._bench.scraper.version,
         )
         self.outbox.put(Outcome(work.item.item_id, ended, tried.result), idle=not (self._running or self._ready))
+
+    def _turn_away(self, work: Work) -> None:
+        """No failure of the item: it counts neither as a try nor in any circuit."""
+        ended = Ended(
+            seq=work.item.seq,
+            state=ItemState.CANCELLED,
+            reason=Stopping.CIRCUIT_OPEN.value,
+            attempts=work.attempts,
+            tries=work.tries,
+            scraper_version=self._bench.scraper.version,
+        )
+        self.outbox.put(Outcome(work.item.item_id, ended), idle=not (self._running or self._ready))
 
     def _hand_back(self, work: Work, delay_seconds: float) -> None:
         back = HandedBack(seq=work.item.seq, delay_seconds=delay_seconds, attempts=work.attempts, tries=work.tries)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from swath.domain.lease import Grant, Report
+from swath.pipeline.execute.tempo import Tempo
 
 __all__ = ["JobSlots", "UsesSlots"]
 
@@ -32,6 +33,7 @@ class JobSlots:
     def __init__(self, slots: int, target: int, room: Callable[[], int], revision: int = 0) -> None:
         self._room = room
         self.turn = asyncio.Lock()
+        self.tempo = Tempo()
         self.users: set[UsesSlots] = set()
         self._queued: set[int] = set()
         self._begun: set[int] = set()
@@ -54,6 +56,16 @@ class JobSlots:
     def owed(self) -> bool:
         """Whether our fair share is more than we have."""
         return self._ceiling < self._target
+
+    @property
+    def idle(self) -> bool:
+        """Whether we have slots that this worker cannot use, because it has no room for so many items."""
+        return self._ceiling > self._usable
+
+    @property
+    def _usable(self) -> int:
+        """Items that could run here at once. One at least: when the worker is full, its jobs take turns."""
+        return self.running + max(self._room(), 0 if self.running else 1)
 
     def hope_for(self, target: int, revision: int) -> None:
         """A further lease has come, with more to run than when we last reported, so our fair share may be larger.
@@ -81,16 +93,18 @@ class JobSlots:
         self._shrink()
 
     def report(self) -> Report:
-        """What the next commit says. Its ceiling binds us until the answer comes."""
+        """What the next commit says. Its ceiling binds us until the answer comes: what we cannot use is others' now."""
+        self._ceiling = min(self._ceiling, self._usable)
         return Report(
             ceiling=self._ceiling,
-            demand=self.running + min(sum(user.ready for user in self.users), max(0, self._room())),
+            demand=min(self.running + sum(user.ready for user in self.users), self._usable),
             queued=tuple(self._queued),
             begun=tuple(self._begun),
         )
 
     def apply(self, grant: Grant) -> None:
         """Takes the store's answer: more slots at once, fewer as items end."""
+        self.tempo.asked(in_vain=self.owed and grant.slots <= self._ceiling)
         self._ceiling, self._target = grant.slots, grant.target
         self._shrink()
 

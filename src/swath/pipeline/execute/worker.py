@@ -15,6 +15,7 @@ from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, User
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Lease
 from swath.observe.crash_points import reach
+from swath.observe.spans import span
 from swath.pipeline.dispatch.waits import Waits
 from swath.pipeline.execute.attempt import Bench
 from swath.pipeline.execute.chores import Chore, keep_doing
@@ -135,7 +136,8 @@ class Worker:
         try:
             with contextlib.suppress(StoreUnavailable), self._waits.noticing("claim", WaitingFor.STORE):
                 without = self._cannot_run | enough | self._holds.jobs
-                lease = await self._parts.book.claim(options.worker_id, options.job_id, without)
+                with span("claim"):
+                    lease = await self._parts.book.claim(options.worker_id, options.job_id, without)
         except StoreDamaged as damage:
             if damage.job_id is None:
                 raise

@@ -1,8 +1,9 @@
 """Finisher: ends a job whose items have all ended, or sweeps what a stopped one leaves behind.
 
 Before: the last outcome was committed. After: manifests and job_metadata.json lie beside the artifacts, everything adds
-up, and the job is terminal. May die at any step, and be repeated by anybody. A later generation ends like the first; it
-keeps the metadata of the one before, and nothing of former files that no end refers to any more.
+up, and the job is terminal, with its webhook in the outbox. May die at any step, and be repeated by anybody. A later
+generation ends like the first; it keeps the metadata of the one before, and nothing of former files that no end refers
+to any more.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from swath.pipeline.finish.manifests import (
     metadata_document,
     metadata_of,
 )
+from swath.pipeline.finish.notice import webhook_of
 from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage, StagedItem
@@ -53,7 +55,7 @@ class _PutOff(NamedTuple):
 class Finisher:
     """A service: `run_once` ends at most one job. After an error let some time pass before the next call."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 each is one thing, and most have a default
         self,
         store: JobStore,
         book: EndingBook,
@@ -63,7 +65,9 @@ class Finisher:
         *,
         job_id: str | None = None,
         part_items: int = PART_ITEMS,
+        webhook_url: str | None = None,
     ) -> None:
+        """`webhook_url`: who is told of the ends of jobs that do not say whom to tell."""
         self._store = store
         self._book = book
         self._storage = storage
@@ -71,6 +75,7 @@ class Finisher:
         self._worker_id = worker_id
         self._job_id = job_id
         self._part_items = part_items
+        self._webhook_url = webhook_url
         self._put_off: dict[str, _PutOff] = {}
 
     async def run_once(self) -> JobStatus | None:
@@ -124,11 +129,13 @@ class Finisher:
         await self._remove_leftovers(job_id, parts)
         await self._keep_former(status)
         state = final_state(status.counts, lease.stopping)
-        metadata = metadata_document(metadata_of(status, state, tally, parts))
+        metadata = metadata_of(status, state, tally, parts)
+        document = metadata_document(metadata)
         await hold.keep()
-        await self._storage.put(job_id, {METADATA_KEY: metadata})
+        await self._storage.put(job_id, {METADATA_KEY: document})
         reach("after_job_metadata")
-        ended = await self._book.end(lease, state, msgspec.json.decode(metadata))
+        webhook = webhook_of(status, metadata, self._webhook_url, self._clock.now())
+        ended = await self._book.end(lease, state, msgspec.json.decode(document), webhook)
         reach("after_end")
         return ended
 

@@ -76,9 +76,9 @@ FULL: Final = Size(
     outage_seconds=60.0,
 )
 SHORT: Final = Size(
-    items=300,
-    kills=4,
-    freezes=2,
+    items=180,
+    kills=3,
+    freezes=1,
     processes=4,
     site=SitePlan(rate=15.0, concurrency=4, page_ms=150.0),
     stall_seconds=40.0,
@@ -185,7 +185,7 @@ def _storm(setting: _Setting, size: Size, findings: Findings, figures: report.Fi
             freezes=size.freezes,
             processes=size.processes,
             seed=setting.seed,
-            stall_seconds=20.0 if setting.broken else size.stall_seconds,
+            stall_seconds=12.0 if setting.broken else size.stall_seconds,
             environment=armed,
         )
         storm = Storm(job, plan, findings)

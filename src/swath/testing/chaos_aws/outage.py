@@ -16,7 +16,7 @@ __all__ = ["GOES_ON_SECONDS", "Outage", "What"]
 
 TOLD_SECONDS: Final = 5.0  # what Z9 allows
 GOES_ON_SECONDS: Final = 15.0
-ITEMS: Final = 160
+ITEMS: Final = 100
 SITE: Final = SitePlan(rate=20.0, concurrency=8, page_ms=100.0)
 SLOW_SITE: Final = SitePlan(rate=5.0, concurrency=8, page_ms=100.0)
 
@@ -42,7 +42,7 @@ class What(StrEnum):
     def plan(self, seconds: float) -> tuple[SitePlan, int]:
         """The site, and items enough that some are left when it is over: without a queue the work goes on."""
         if self is What.QUEUE_DELETED:
-            return SLOW_SITE, round(SLOW_SITE.rate * (max(seconds, self.told_seconds) + 15.0))
+            return SLOW_SITE, round(SLOW_SITE.rate * (max(seconds, self.told_seconds) + 8.0))
         return SITE, ITEMS
 
 

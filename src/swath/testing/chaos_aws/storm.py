@@ -61,6 +61,7 @@ class Storm:
         self._naps: list[tuple[float, Process]] = []
         self._progress = (0, 0, time.monotonic())
         self._given_up = False
+        self._worked: set[int] = set()  # processes that have held a lease
 
     def run(self) -> None:
         """Returns when the job has ended or will not, with all processes gone."""
@@ -84,6 +85,7 @@ class Storm:
     def _over(self, number: int) -> bool:
         """One turn; whether the job has ended, or the run is given up."""
         now, seen = time.monotonic(), self._table.moment(number)
+        self._worked.update(seen.held)
         for process in self._pack.ended():
             self._judge(process)
             self._pack.start(process.role)
@@ -158,6 +160,8 @@ class Storm:
     def _judge(self, process: Process) -> None:
         code = process.popen.returncode
         fine = {-KILL} if KILL in process.signals else {0} if STOP in process.signals else set()
+        if STOP in process.signals and process.pid not in self._worked:
+            fine |= {-STOP}  # before it has a handler of its own, the signal itself ends it
         self.findings.expect(code in fine, Kind.WRONG, "worker", f"it ended by itself with code {code}")
 
     def _send_home(self) -> None:

@@ -9,6 +9,7 @@ from swath.testing.contracts.durable_store import DurableStoreContract, Reopen
 from swath.testing.contracts.endings import EndingsContract
 from swath.testing.contracts.job_control import JobControlContract
 from swath.testing.contracts.job_store import JobStoreContract
+from swath.testing.contracts.key_ring import KeyRingContract
 from swath.testing.contracts.leader import LEAD_SECONDS, Candidate, LeaderContract
 from swath.testing.contracts.lease_book import LeaseBookContract
 from swath.testing.contracts.machine_base import LEASE_SECONDS, machine_settings
@@ -16,6 +17,7 @@ from swath.testing.contracts.orders import Kill, Store
 from swath.testing.contracts.result_storage import ResultStorageContract
 from swath.testing.contracts.site_book import SiteBookContract
 from swath.testing.contracts.store_machine import StoreMachine
+from swath.testing.contracts.webhook_outbox import WebhookOutboxContract
 from swath.testing.contracts.work_queue import HINT_LEASE_SECONDS, HintedQueueContract, OpenQueue, WorkQueueContract
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "HintedQueueContract",
     "JobControlContract",
     "JobStoreContract",
+    "KeyRingContract",
     "Kill",
     "LeaderContract",
     "LeaseBookContract",
@@ -38,6 +41,7 @@ __all__ = [
     "SiteBookContract",
     "Store",
     "StoreMachine",
+    "WebhookOutboxContract",
     "WorkQueueContract",
     "machine_settings",
 ]

@@ -9,6 +9,8 @@ from swath.domain.attempt import HandedBack
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Report
 from swath.domain.selection import Selection
+from swath.domain.service_key import Scope, new_key
+from swath.testing.contracts.news import hears, quiet
 from swath.testing.contracts.orders import (
     Kill,
     Store,
@@ -24,6 +26,7 @@ from swath.testing.contracts.orders import (
     ready,
     run_all,
     success,
+    webhook,
 )
 
 __all__ = ["DurableStoreContract", "Reopen"]
@@ -131,3 +134,38 @@ class DurableStoreContract:
         held = [item.seq for lease in leases for item in lease.items]
         assert len(held) == len(set(held)) > 50
         assert sum(lease.slots for lease in leases) <= 5
+
+    async def test_webhooks_and_keys_are_there_for_whoever_opens_the_store_next(
+        self, store: Store, reopen: Reopen
+    ) -> None:
+        await ready(store)
+        await run_all(store)
+        await end_job(store, webhook=webhook())
+        key, _ = new_key("robot", (Scope.ADMIN,), 1.0)
+        await store.add_key(key)
+        other = await reopen()
+        assert await other.keys() == [key]
+        assert await other.webhooks("job") == [webhook()]
+        (taken,) = await other.take_webhooks(60)
+        assert await store.take_webhooks(60) == []
+        await other.revoke_key(key.key_id)
+        assert (await store.keys())[0].revoked_at is not None
+        assert await store.note_webhook(taken)
+        assert not await other.note_webhook(taken)
+
+    async def test_a_load_begins_where_it_did_in_another_process(self, store: Store, reopen: Reopen) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "ab"))
+        start = await store.begin_load("job", "key")
+        await store.load("job", batch(1, 3, "cd"))
+        assert await (await reopen()).begin_load("job", "key") == start
+
+    async def test_who_listens_hears_what_another_process_has_changed(self, store: Store, reopen: Reopen) -> None:
+        await ready(store)
+        other = await reopen()
+        news = store.news()
+        for step in (other.pause, other.resume, other.cancel):
+            await quiet(news)
+            await step("job")
+            await hears(news)
+        news.close()

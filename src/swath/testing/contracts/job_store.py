@@ -1,6 +1,7 @@
 """The contract of the JobStore port, sentence by sentence. The other half of the store: lease_book.py.
 
-Loading has most to promise, and is in job_store_load.py; how fast a job is, in job_store_pace.py.
+Loading has most to promise, and is in job_store_load.py; jobs ordered whole are in job_store_order.py, filters in
+job_store_find.py, who is told of changes in news.py; how fast a job is, in job_store_pace.py.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from swath.domain.result import Artifact
 from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState
 from swath.testing.clock import FakeClock
+from swath.testing.contracts.job_store_find import FindContract
 from swath.testing.contracts.job_store_load import LoadContract
+from swath.testing.contracts.job_store_order import OrderContract
 from swath.testing.contracts.job_store_pace import PaceContract
+from swath.testing.contracts.news import NewsContract
 from swath.testing.contracts.orders import (
     Kill,
     Store,
@@ -51,7 +55,9 @@ async def figures(store: Store) -> dict[str, int]:
     return dict(states)
 
 
-class JobStoreContract(LoadContract, PaceContract):  # three deep with the back end's class; one suite in three files
+class JobStoreContract(
+    LoadContract, OrderContract, FindContract, NewsContract, PaceContract
+):  # three deep with the back end's class; one suite in several files
     """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock), and `kill` (see orders.Kill)."""
 
     async def test_a_new_job_is_loading_and_empty(self, store: Store) -> None:

@@ -10,7 +10,7 @@ import pytest
 from swath.domain.errors import BadInput, Conflict, UnknownName
 from swath.domain.item import Item
 from swath.domain.transitions import JobState
-from swath.ports.job_store import Batch, Duplicate, Loaded
+from swath.ports.job_store import Batch, Duplicate, Loaded, LoadStart
 from swath.testing.contracts.orders import Store, batch, claimed, end_job, listing, order, ready
 
 __all__ = ["LoadContract"]
@@ -25,6 +25,7 @@ class LoadContract:
         assert await store.load("job", batch(1, 4, "de")) == Loaded(2)
         status = await store.status("job")
         assert (status.counts.pending, status.counts.total, status.loaded_rows) == (5, 5, 5)
+        assert status.loaded_batches == 2
         assert [record.item_id for record in (await listing(store)).values()] == list("abcde")
 
     async def test_rows_that_were_refused_leave_gaps(self, store: Store) -> None:
@@ -179,3 +180,56 @@ class LoadContract:
         with pytest.raises(Conflict, match="it has 3 rows, and this file has more") as raised:
             await store.seal("job", 2)
         assert raised.value.row == 4
+
+    @pytest.mark.req("I2")
+    async def test_a_load_begins_behind_all_that_is_loaded_and_there_ever_after(self, store: Store) -> None:
+        await store.submit(order())
+        assert await store.begin_load("job", "first") == LoadStart(0, 0)
+        await store.load("job", batch(0, 1, "aab"))
+        await store.load("job", batch(1, 4, {5: "c"}, rows=3))
+        assert await store.begin_load("job", "second") == LoadStart(2, 6)
+        assert await store.begin_load("job", "first") == LoadStart(0, 0)
+        await store.load("job", batch(2, 7, "d"))
+        assert await store.begin_load("job", "second") == LoadStart(2, 6)
+
+    @pytest.mark.req("I2")
+    async def test_a_load_that_comes_again_finds_its_own_rows(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "ab"))
+        start = await store.begin_load("job", "key")
+        mine = batch(start.number, start.rows + 1, "cdc")
+        answer = await store.load("job", mine)
+        again = await store.begin_load("job", "key")
+        assert await store.load("job", batch(again.number, again.rows + 1, "cdc")) == answer
+        await store.seal("job", 2)
+        assert await store.begin_load("job", "key") == start
+        await claimed(store)
+        assert await store.begin_load("job", "key") == start
+
+    @pytest.mark.req("I2")
+    async def test_one_key_asked_for_at_once_begins_in_one_place(self, store: Store) -> None:
+        await store.submit(order())
+        starts = await asyncio.gather(*(store.begin_load("job", "key") for _ in range(5)))
+        assert set(starts) == {LoadStart(0, 0)}
+
+    @pytest.mark.req("I2")
+    async def test_no_new_load_begins_in_a_job_that_takes_no_more(self, store: Store) -> None:
+        with pytest.raises(UnknownName):
+            await store.begin_load("job", "key")
+        await ready(store)
+        await store.submit(order("stopped"))
+        await store.cancel("stopped")
+        await store.submit(order("deleted"))
+        await store.delete("deleted")
+        for job_id in ("job", "stopped", "deleted"):
+            with pytest.raises(Conflict):
+                await store.begin_load(job_id, "key")
+
+    @pytest.mark.req("I2")
+    async def test_keys_of_a_job_that_is_gone_mean_nothing_to_the_next(self, store: Store) -> None:
+        await store.submit(order())
+        await store.load("job", batch(0, 1, "ab"))
+        await store.begin_load("job", "key")
+        await store.abandon("job")
+        await store.submit(order())
+        assert await store.begin_load("job", "key") == LoadStart(0, 0)

@@ -131,3 +131,12 @@ class BacklogContract:
         await ready(store, limit=8)
         await store.change_policy("job", policy(2))
         assert (await _one(store)).limit == 2
+
+    @pytest.mark.req("W5", "I3")
+    async def test_what_somebody_waits_for_is_told(self, store: Store) -> None:
+        await ready(store, "bulk", items=2)
+        await store.order(order("wanted", on_demand=True), batch(0, 1, ["1"]))
+        assert {job.job_id: (job.on_demand, job.pending) for job in await store.backlog()} == {
+            "bulk": (False, 2),
+            "wanted": (True, 1),
+        }

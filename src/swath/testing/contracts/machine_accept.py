@@ -62,6 +62,10 @@ closes = st.sampled_from([Close.RIGHT, Close.RIGHT, *Close])
 class AcceptRules(MachineBase):
     """A part of StoreMachine."""
 
+    def free_name(self) -> str:
+        """The id of no job, or of one that is gone."""
+        return next(name for n in range(JOBS) if (name := f"job-{n}") not in self.model.jobs)
+
     @initialize(policy=policies, items=st.integers(1, 40))
     def begin_with_a_job(self, policy: ExecutionPolicy, items: int) -> None:
         self.submit(policy, 0, [str(n) for n in range(items)])
@@ -71,7 +75,7 @@ class AcceptRules(MachineBase):
     def submit(self, policy: ExecutionPolicy, priority: int, content: list[str | None]) -> None:
         """Also under the id of a job that is gone, and mostly with all that it needs."""
         self.ordered += 1
-        job_id = next(name for n in range(JOBS) if (name := f"job-{n}") not in self.model.jobs)
+        job_id = self.free_name()
         job = order(job_id, policy=policy, priority=priority)
         assert self.run(self.store.submit(job)).state is JobState.LOADING
         self.model.jobs[job_id] = ModelJob(job, self.ordered, job)
@@ -79,6 +83,37 @@ class AcceptRules(MachineBase):
             newest = self.loading().index(self.model.jobs[job_id])
             self.load(newest, content)
             self.close_the_load(newest, Close.RIGHT)
+
+    @precondition(lambda self: len(self.model.jobs) < JOBS)
+    @rule(policy=policies, ids=st.lists(st.sampled_from(SMALL), min_size=1, max_size=6), on_demand=st.booleans())
+    def order_whole(self, policy: ExecutionPolicy, ids: list[str], on_demand: bool) -> None:
+        """There with all its items, or not at all."""
+        job_id = self.free_name()
+        job, whole = order(job_id, policy=policy, priority=int(on_demand), on_demand=on_demand), batch(0, 1, ids)
+        if len(set(ids)) < len(ids):
+            with pytest.raises(Conflict):
+                self.run(self.store.order(job, whole))
+            return
+        self.ordered += 1
+        assert self.run(self.store.order(job, whole)).state is JobState.PENDING
+        made = self.model.jobs[job_id] = ModelJob(job, self.ordered, job)
+        made.add(whole)
+        made.sealed, made.served = True, self.model.granted
+
+    @precondition(lambda self: any(job.sealed and len(job.batches) == 1 for job in self.jobs()))
+    @rule(pick=picks)
+    def order_again(self, pick: int) -> None:
+        """Answered as it stands, if every row of it was an item."""
+        job = one([job for job in self.jobs() if job.sealed and len(job.batches) == 1], pick)
+        whole, loaded = job.batches[0]
+        if job.deleting or loaded.duplicates:
+            with pytest.raises(Conflict):
+                self.run(self.store.order(job.first_order, whole))
+        else:
+            assert self.run(self.store.order(job.first_order, whole)).state is job.state
+        other = msgspec.structs.replace(whole, digest="other")
+        with pytest.raises(Conflict):
+            self.run(self.store.order(job.first_order, other))
 
     @precondition(lambda self: self.loading())
     @rule(pick=picks, content=rows)

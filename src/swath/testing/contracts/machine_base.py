@@ -1,6 +1,7 @@
 """The frame of the store's state machine: its store, clock and model, what is checked after each step, and at the end.
 
-The steps themselves are in machine_accept.py, machine_people.py, machine_trouble.py and store_machine.py.
+The steps themselves are in machine_accept.py, machine_people.py, machine_trouble.py, machine_service.py and
+store_machine.py.
 """
 
 from __future__ import annotations
@@ -104,7 +105,10 @@ class MachineBase(RuleBasedStateMachine):
         newest_first = sorted(self.model.jobs.values(), key=lambda job: -job.number)
         assert [status.job for status in listed] == [job.order for job in newest_first]
         for status in listed:
-            check(self.model, status, await self.store.items(status.job.job_id))
+            job_id = status.job.job_id
+            check(self.model, status, await self.store.items(job_id))
+            if status.state.terminal or status.generation > 1:
+                assert await self.store.webhooks(job_id) == self.model.outbox.of(job_id)
 
     def loading(self) -> list[ModelJob]:
         """Jobs whose load is not closed."""

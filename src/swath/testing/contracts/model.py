@@ -16,7 +16,9 @@ from swath.domain.lease import POISON_CRASHES, Lease, lease_size
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState
+from swath.domain.webhook import Webhook
 from swath.ports.clock import Clock
+from swath.testing.contracts.model_outbox import ModelOutbox
 from swath.testing.contracts.model_records import ModelItem, ModelJob, ModelLease, ModelShare
 
 __all__ = ["Model"]
@@ -35,6 +37,7 @@ class Model:
     leases: dict[int, ModelLease] = field(default_factory=dict)
     lost: list[ModelLease] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
+    outbox: ModelOutbox = field(default_factory=ModelOutbox)
     last_fence: int = 0
     granted: int = 0
 
@@ -241,10 +244,12 @@ class Model:
         )  # fmt: skip
         item.accept(lease.fence, end, job.generation, self.clock.now())
 
-    def end(self, lease: ModelLease, state: JobState) -> None:
-        """The job is over."""
+    def end(self, lease: ModelLease, state: JobState, word: Webhook | None = None) -> None:
+        """The job is over, and perhaps somebody is to be told."""
         job = self.jobs[lease.job_id]
         job.final, job.ended_at = state, self.clock.now()
+        if word is not None:
+            self.outbox.put(word)
         self.lost.append(self.leases.pop(lease.fence))
 
     def deletable(self) -> list[ModelJob]:
@@ -261,4 +266,5 @@ class Model:
         """The job is gone, and so are all rights to it."""
         for lease in self.leases_of(job):
             self.lost.append(self.leases.pop(lease.fence))
+        self.outbox.forget(job.order.job_id)
         del self.jobs[job.order.job_id]

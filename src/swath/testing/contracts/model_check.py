@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 
 from swath.domain.attempt import Finding
-from swath.domain.item import ItemRecord
+from swath.domain.item import ItemFilter, ItemRecord
 from swath.domain.job import Counts, JobStatus
 from swath.domain.transitions import ItemState
 from swath.testing.contracts.model import Model
 from swath.testing.contracts.model_records import ModelItem, ModelJob
 
-__all__ = ["check", "check_earlier", "counts"]
+__all__ = ["check", "check_earlier", "counts", "fits"]
 
 
 def counts(job: ModelJob) -> Counts:
@@ -43,7 +43,8 @@ def check(model: Model, status: JobStatus, records: list[ItemRecord]) -> None:
     if job.purged:
         assert len(records) == len(job.items) - job.purged
         return  # what is half gone has no figures
-    assert (status.loaded_rows, status.generation) == (job.rows, job.generation)
+    assert (status.loaded_rows, status.loaded_batches) == (job.rows, len(job.batches))
+    assert status.generation == job.generation
     assert (status.circuit_opened is not None) == job.opened
     assert status.counts == counts(job)
     failures = [item.end.failure.kind.value for item in job.items.values() if item.end and item.end.failure]
@@ -84,6 +85,15 @@ def _state(model: Model, job: ModelJob, item: ModelItem) -> ItemState:
     if item.seq in share.begun:
         return ItemState.IN_PROGRESS
     return ItemState.QUEUED if item.seq in share.queued else ItemState.PENDING
+
+
+def fits(model: Model, job: ModelJob, item: ModelItem, wanted: ItemFilter) -> bool:
+    """Whether a filter must find the item; its words, told once more."""
+    end = item.end
+    if end is None:
+        return wanted.kind is None and wanted.state in (None, _state(model, job, item))
+    kind = end.finding if end.failure is None else end.failure.kind
+    return wanted.state in (None, end.state) and wanted.kind in (None, kind)
 
 
 def check_earlier(item: ModelItem, record: ItemRecord) -> None:

@@ -15,10 +15,13 @@ from swath.domain.job import Job, JobStatus, final_state
 from swath.domain.lease import Grant, Lease, Report, RescuedLease
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import ItemState
+from swath.domain.webhook import Webhook
 from swath.ports.endings import Endings
 from swath.ports.job_control import JobControl
 from swath.ports.job_store import Batch, JobStore
+from swath.ports.key_ring import KeyRing
 from swath.ports.lease_book import LeaseBook
+from swath.ports.webhook_outbox import WebhookOutbox
 
 __all__ = [
     "CALM",
@@ -38,6 +41,7 @@ __all__ = [
     "ready",
     "run_all",
     "success",
+    "webhook",
 ]
 
 Kill = Callable[[str], None]
@@ -45,7 +49,7 @@ Kill = Callable[[str], None]
 but what it had sent before may still arrive."""
 
 
-class Store(JobStore, JobControl, LeaseBook, Endings, Protocol):
+class Store(JobStore, JobControl, LeaseBook, Endings, WebhookOutbox, KeyRing, Protocol):
     """All parts of a store."""
 
 
@@ -129,14 +133,22 @@ async def run_all(store: Store, worker_id: str = "worker") -> None:
         await store.release(lease.worker_id, lease.fence)
 
 
-async def end_job(store: Store, worker_id: str = "worker", job_id: str | None = None) -> JobStatus:
+def webhook(job_id: str = "job", *, generation: int = 1, due_at: float | None = 0.0, **more: Any) -> Webhook:
+    """Word of the end of a job; due at once, unless it is said otherwise."""
+    given = {"url": "https://x.test/hook", "summary": {"status": "completed"}, "created_at": 5.5, **more}
+    return Webhook(webhook_id=f"{job_id}-{generation}", job_id=job_id, generation=generation, due_at=due_at, **given)
+
+
+async def end_job(
+    store: Store, worker_id: str = "worker", job_id: str | None = None, webhook: Webhook | None = None
+) -> JobStatus:
     """Ends a job that can be ended now, as the finish step does."""
     lease = await store.claim_ending(worker_id, job_id)
     assert lease is not None
     while await store.sweep(lease, 2):
         pass
     counts = (await store.status(lease.job.job_id)).counts
-    return await store.end(lease, final_state(counts, lease.stopping), {"parts": 0})
+    return await store.end(lease, final_state(counts, lease.stopping), {"parts": 0}, webhook)
 
 
 async def dies(store: Store, kill: Kill, worker_id: str) -> list[RescuedLease]:

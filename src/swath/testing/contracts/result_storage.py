@@ -233,6 +233,38 @@ class ResultStorageContract:
         with pytest.raises(KeyError):
             await storage.get("other", "manifests/full/part-1.json")
 
+    async def test_pieces_put_together_are_the_whole(self, storage: ResultStorage) -> None:
+        content = bytes(range(256)) * 40
+        await storage.put("job", {"a.bin": content})
+        for length in (1, 4_096, 10_240, 20_000):
+            starts = range(0, len(content), length) if length > 1 else (0, 77, len(content) - 1)
+            for start in starts:
+                assert await storage.read("job", "a.bin", start, length) == content[start : start + length]
+
+    async def test_a_piece_ends_where_the_file_ends(self, storage: ResultStorage) -> None:
+        await storage.put("job", {"a.bin": b"12345", "empty.bin": b""})
+        assert await storage.read("job", "a.bin", 3, 100) == b"45"
+        for start, length in ((5, 1), (6, 10), (0, 0), (9_999, 0)):
+            assert await storage.read("job", "a.bin", start, length) == b""
+        assert await storage.read("job", "empty.bin", 0, 10) == b""
+        for key in ("b.bin", "a.bin/x"):
+            for length in (0, 1):
+                with pytest.raises(KeyError):
+                    await storage.read("job", key, 0, length)
+        with pytest.raises(KeyError):
+            await storage.read("other", "a.bin", 0, 1)
+
+    async def test_a_published_file_is_read_in_pieces_as_well(self, storage: ResultStorage) -> None:
+        ((artifact,),) = await staged(storage, 1, item("a b", data=b"0123456789"))
+        await storage.publish("job", 1, ["a b"])
+        pieces = [await storage.read("job", artifact.key, start, 4) for start in (0, 4, 8)]
+        assert pieces == [b"0123", b"4567", b"89"]
+
+    async def test_a_link_is_an_address_or_none_at_all(self, storage: ResultStorage) -> None:
+        await storage.put("job", {"a.bin": b"1"})
+        link = await storage.link("job", "a.bin", 60)
+        assert link is None or link.startswith(("http://", "https://"))
+
     async def test_keys_are_those_that_begin_so(self, storage: ResultStorage) -> None:
         await storage.put("job", {"manifests/full/part-1.json": b"", "manifests/full/part-10.json": b"", "m.json": b""})
         assert await all_keys(storage, prefix="manifests/full/part-1") == [

@@ -1,8 +1,8 @@
 """The whole store driven at random (property 45): a Hypothesis state machine that any back end can be put under.
 
-Several workers load, claim, commit, repeat themselves, fall silent, die and come back as zombies, while clocks jump and
-people pause, change, cancel, retry and delete jobs. After each step store and model.py must agree (property 37); at the
-end every job is brought to its end (Z1).
+Several workers load, claim, commit, repeat themselves, fall silent, die and come back as zombies, while clocks jump,
+people pause, change, cancel, retry and delete jobs, and webhooks go out. After each step store and model.py must agree
+(property 37); at the end every job is brought to its end (Z1).
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from hypothesis.stateful import precondition, rule
 from swath.domain.job import final_state
 from swath.domain.lease import Directive
 from swath.domain.transitions import ItemState, JobState
+from swath.domain.webhook import Webhook
 from swath.testing.contracts.machine_base import LEASE_SECONDS, one, picks
-from swath.testing.contracts.machine_trouble import TroubleRules
+from swath.testing.contracts.machine_service import ServiceRules
 from swath.testing.contracts.model_check import counts
 from swath.testing.contracts.model_records import ModelJob, ModelLease
+from swath.testing.contracts.orders import webhook
 from swath.testing.contracts.worker import Fate, Shift, SimulatedWorker, shifts
 
 __all__ = ["StoreMachine"]
@@ -25,7 +27,7 @@ __all__ = ["StoreMachine"]
 ALL_IS_WELL = Shift((), Fate.SUCCESS, starts=0, sends=0, unready=0, shrinks=False, answer_lost=False, meddles=False)
 
 
-class StoreMachine(TroubleRules):  # deeper than our habit, because Hypothesis collects the steps from the class
+class StoreMachine(ServiceRules):  # deeper than our habit, because Hypothesis collects the steps from the class
     """A back end's own machine inherits this and makes its store; then `run_state_machine_as_test` runs it."""
 
     # -- dispatch and execute
@@ -125,28 +127,38 @@ class StoreMachine(TroubleRules):  # deeper than our habit, because Hypothesis c
             self.model.sweep(lease, item)
 
     @precondition(lambda self: self.rights(deletes=False))
-    @rule(pick=picks)
-    def end(self, pick: int) -> None:
+    @rule(pick=picks, due_in=st.sampled_from([None, 0.0, 0.0, 20.0]))
+    def end(self, pick: int, due_in: float | None) -> None:
+        """Mostly with somebody to tell, in so many seconds."""
         lease = one(self.rights(deletes=False), pick)
         job = self.model.jobs[lease.job_id]
         if job.open_items:
             with pytest.raises(ValueError, match="not ended"):
-                self.run(self.store.end(lease.lease, JobState.CANCELLED, {}))
+                self.run(self.store.end(lease.lease, JobState.CANCELLED, {}, self.word_of(job, 0.0)))
+            assert self.run(self.store.webhooks(lease.job_id)) == self.model.outbox.of(lease.job_id)
             return
-        state = final_state(counts(job), lease.lease.stopping)
-        status = self.run(self.store.end(lease.lease, state, {"by": lease.fence}))
+        state, word = final_state(counts(job), lease.lease.stopping), self.word_of(job, due_in)
+        status = self.run(self.store.end(lease.lease, state, {"by": lease.fence}, word))
         assert (status.manifest, status.ended_at) == ({"by": lease.fence}, self.clock.now())
-        self.model.end(lease, state)
+        self.model.end(lease, state, word)
+
+    def word_of(self, job: ModelJob, due_in: float | None) -> Webhook | None:
+        """What is to be told of its end."""
+        if due_in is None:
+            return None
+        return webhook(job.order.job_id, generation=job.generation, due_at=self.clock.now() + due_in)
 
     @precondition(lambda self: self.model.endable())
-    @rule(pick=picks, limit=st.integers(3, 9))
-    def end_a_job(self, pick: int, limit: int) -> None:
+    @rule(pick=picks, limit=st.integers(3, 9), due_in=st.sampled_from([None, 0.0, 20.0]))
+    def end_a_job(self, pick: int, limit: int, due_in: float | None) -> None:
         """Several steps in one."""
         self.claim_ending(pick)
         newest = len(self.rights(deletes=False)) - 1
+        if self.model.jobs[self.rights(deletes=False)[newest].job_id].open_items:
+            self.end(newest, due_in)  # too early
         for _ in range(4):
             self.sweep(newest, limit)
-        self.end(newest)
+        self.end(newest, due_in)
 
     @precondition(lambda self: any(job.may_start for job in self.model.jobs.values()))
     @rule(pick=picks, work=st.lists(shifts, max_size=3))
@@ -165,4 +177,4 @@ class StoreMachine(TroubleRules):  # deeper than our habit, because Hypothesis c
             self.commit(newest, shift)
             self.release(newest)
         if job in self.model.endable():
-            self.end_a_job(0, 9)
+            self.end_a_job(0, 9, 0.0)

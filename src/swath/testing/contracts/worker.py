@@ -73,7 +73,7 @@ class SimulatedWorker:
     def __init__(self, store: Store, model: Model, lease: ModelLease) -> None:
         self.store, self.model, self.lease = store, model, lease
         self.job = model.jobs[lease.job_id]
-        self.dead = lease.owner in model.dead  # what it had sent may still arrive, but it begins nothing
+        self.dead = lease.owner in model.dead  # what it had sent may still arrive, but it begins and leaves nothing
 
     @property
     def share(self) -> ModelShare:
@@ -96,10 +96,10 @@ class SimulatedWorker:
         return allowed
 
     def leave(self, seq: int) -> None:
-        """An attempt is over."""
+        """An attempt is over; of the dead nobody hears that."""
         if not self.dead:
             self.store.leave(self.lease.lease, seq)
-        self.lease.running.discard(seq)
+            self.lease.running.discard(seq)
 
     def begin_some(self, most: int, but: Collection[int] = ()) -> None:
         """As many items as it has slots for."""

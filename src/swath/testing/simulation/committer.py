@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.lease import Directive, Grant, Report
@@ -16,10 +16,18 @@ from swath.testing.simulation.runner import Runner
 
 __all__ = ["Committer"]
 
-REPORT_SECONDS: Final = 3.0  # these three as for a worker on AWS: bootstrap.py
+REPORT_SECONDS: Final = 3.0  # these two as for a worker on AWS: bootstrap.py
 GROUP_SECONDS: Final = 0.5
-HUNGRY_SECONDS: Final = 0.125
+TURN_SECONDS: Final = 0.01  # after which it is looked whether another lease of the job has its answer
 GROUP_ITEMS: Final = 200
+
+
+class _Said(NamedTuple):
+    """A word that is under way, and since when."""
+
+    group: list[Ended | HandedBack]
+    report: Report
+    at: float
 
 
 class Committer:
@@ -38,7 +46,8 @@ class Committer:
     def begin(self) -> None:
         """The lease has come."""
         self._runner.start_ready()
-        if self._hand.lease.alone or (self._hand.ready and self._hand.slots.owed):
+        slots = self._hand.slots
+        if self._hand.lease.alone or slots.idle or (self._hand.ready and slots.owed):
             self.hurry()
         else:
             self._plan()
@@ -50,7 +59,8 @@ class Committer:
     def _outcome(self) -> None:
         hand = self._hand
         idle = not (hand.running or hand.ready)
-        self._speak_at(self._floor.now + (0.0 if idle or len(hand.outbox) >= GROUP_ITEMS else GROUP_SECONDS))
+        at_once = idle or len(hand.outbox) >= GROUP_ITEMS
+        self._speak_at(self._floor.now + (0.0 if at_once else self._gather_seconds(GROUP_SECONDS)))
 
     def _plan(self) -> None:
         hand = self._hand
@@ -59,7 +69,12 @@ class Committer:
         elif hand.drained:
             self.hurry()
         else:
-            self._speak_at(self._floor.now + (HUNGRY_SECONDS if hand.hungry else REPORT_SECONDS))
+            hungry_seconds = hand.slots.tempo.hungry_seconds(GROUP_SECONDS, hand.lease.lease_seconds)
+            patience = hungry_seconds if hand.hungry else self._gather_seconds(REPORT_SECONDS)
+            self._speak_at(self._floor.now + patience)
+
+    def _gather_seconds(self, shortest: float) -> float:
+        return self._hand.slots.tempo.gather_seconds(shortest, self._hand.lease.lease_seconds)
 
     def _speak_at(self, when: float) -> None:
         if not self._under_way and when < self._word_at:
@@ -73,7 +88,7 @@ class Committer:
             return
         self._word_at = math.inf
         if self._runner.job_id in floor.talking:
-            self._speak_at(floor.now + HUNGRY_SECONDS)
+            self._speak_at(floor.now + TURN_SECONDS)
             return
         self._under_way = True
         done = floor.world.head_turn(self._runner.job_id)
@@ -84,24 +99,27 @@ class Committer:
         hand.announce()
         group, hand.outbox = hand.outbox[:GROUP_ITEMS], hand.outbox[GROUP_ITEMS:]
         # Also when the worker has died meanwhile: what was sent was sent.
-        floor.world.events.at(done, functools.partial(self._commit, group, hand.slots.report()))
+        said = _Said(group, hand.slots.report(), floor.now)
+        floor.world.events.at(done, functools.partial(self._commit, said))
 
-    async def _commit(self, group: list[Ended | HandedBack], report: Report) -> None:
+    async def _commit(self, said: _Said) -> None:
         floor, hand = self._floor, self._hand
-        ended = [end for end in group if isinstance(end, Ended)]
-        back = [end for end in group if isinstance(end, HandedBack)]
-        grant = await floor.store.finish(hand.lease, ended, back, report)
+        ended = [end for end in said.group if isinstance(end, Ended)]
+        back = [end for end in said.group if isinstance(end, HandedBack)]
+        grant = await floor.store.finish(hand.lease, ended, back, said.report)
         floor.world.commits += 1
         floor.world.truth.counted(self._runner.job_id, ended, grant.accepted)
-        floor.after(floor.world.answer_seconds(), functools.partial(self._granted, grant))
+        floor.after(floor.world.answer_seconds(), functools.partial(self._granted, grant, said))
 
-    def _granted(self, grant: Grant) -> None:
+    def _granted(self, grant: Grant, said: _Said) -> None:
         hand, floor = self._hand, self._floor
         self._under_way = False
         floor.talking.discard(self._runner.job_id)
         if grant.directive is Directive.LOST:
             self.lose()
             return
+        hand.heard_at = said.at
+        hand.slots.tempo.took(floor.now - said.at)
         hand.slots.apply(grant)
         if grant.directive is Directive.STOP and not hand.stopping:
             hand.stop()

@@ -36,6 +36,7 @@ class Hand:
         self.lost = False
         self.announced = False
         self.committed = False
+        self.heard_at = 0.0  # when its last word was sent that has an answer, on the boot clock
         self._is_closed = is_closed
 
     @property

@@ -11,7 +11,7 @@ import msgspec
 
 from swath.backends.aws.head import Head, Share, Waiting
 from swath.backends.aws.heads import Decide, Heads, Standing
-from swath.backends.aws.rows import Put
+from swath.backends.aws.rows import Delete, Put
 from swath.domain.errors import UnknownName
 from swath.testing.simulation.table import MemoryTable
 
@@ -35,7 +35,7 @@ class MemoryHeads(Heads):
     """Changes are made one after the other at one instant each, so nobody ever comes second."""
 
     def __init__(self, table: MemoryTable) -> None:
-        super().__init__(table, lambda _: False)
+        super().__init__(table, lambda _: False, lambda _: None)
         self._rows = table
         self._heads: dict[str, Head] = {}
         self._looks: dict[str, Seen] = {}
@@ -63,7 +63,7 @@ class MemoryHeads(Heads):
         wanted = set(numbers)
         return sorted((head for head in self._heads.values() if head.number in wanted), key=lambda head: head.number)
 
-    async def change(self, job_id: str, decide: Decide[T]) -> T:
+    async def change(self, job_id: str, decide: Decide[T], *, just_read: bool = False) -> T:  # noqa: ARG002
         """No change of the store touches its head before it is sure to write it, so no copy has to be made."""
         head = await self.look(job_id)
         change = await decide(head)
@@ -73,7 +73,7 @@ class MemoryHeads(Heads):
             await self._rows.commit(*change.rows)
         return change.answer
 
-    async def create(self, head: Head, rows: Sequence[Put]) -> bool:
+    async def create(self, head: Head, rows: Sequence[Put | Delete], *, reserved: bool = False) -> bool:  # noqa: ARG002
         self._heads[head.job_id] = head
         return await self._rows.commit(*rows)
 

@@ -16,6 +16,7 @@ from swath.backends.aws.store import LOOK_SECONDS, AwsStore
 from swath.backends.aws.time import SharedTime
 from swath.backends.host.presence import Presence
 from swath.domain.job import WaitingFor
+from swath.domain.lease import has_room
 from swath.ports.clock import Clock
 from swath.testing.simulation.heads import MemoryHeads
 from swath.testing.simulation.table import MemoryTable
@@ -129,5 +130,5 @@ class Stores:
             for seen in self.heads.seen()
             if seen.head.may_start
             and (seen.head.fresh_left or seen.head.waiting)
-            and (seen.workers < self._limits[seen.head.job_id] or worker_id in seen.head.shares)
+            and (has_room(self._limits[seen.head.job_id], seen.workers, seen.slots) or worker_id in seen.head.shares)
         ]

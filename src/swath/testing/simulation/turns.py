@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from swath.backends.aws.back import BUCKET_SECONDS
 from swath.domain.circuit import unreleased
+from swath.domain.lease import has_room
 from swath.domain.policy import CircuitBreaker
 from swath.testing.simulation.heads import Seen
 
@@ -93,7 +94,7 @@ class Turns:
         job_id = seen.head.job_id
         if job_id == claimer.job_id or job_id in claimer.without:
             return False
-        return seen.workers < self._limits[job_id]
+        return has_room(self._limits[job_id], seen.workers, seen.slots)
 
 
 def _claimable(seen: Seen, shared: float) -> bool:

@@ -23,6 +23,7 @@ HEARTBEAT_SECONDS: Final = 10.0
 BUSY_SECONDS: Final = 1.0
 FIRST_PART: Final = 0.1  # of the longest rest
 MOST_LEASES: Final = 32
+FRESH_PART: Final = 0.5  # of the time between heartbeats: so lately the store heard of a lease that is not renewed
 
 
 class Worker:
@@ -117,6 +118,7 @@ class Worker:
         slots = floor.slots.setdefault(job_id, JobSlots(lease.slots, lease.target, lambda: floor.room, lease.revision))
         slots.hope_for(lease.target, lease.revision)
         hand = Hand(lease, slots, floor.is_closed_to)
+        hand.heard_at = floor.now
         slots.users.add(hand)
         runner = Runner(hand, floor)
         committer = Committer(runner, functools.partial(self._ended, runner))
@@ -139,10 +141,12 @@ class Worker:
     # -- keeping -------------------------------------------------------------------------------------------------------
 
     async def _renew(self) -> None:
-        if self._runners:
-            for job_id in {runner.job_id for runner, _ in self._runners.values()}:
+        long_ago = self._floor.now - FRESH_PART * HEARTBEAT_SECONDS
+        stale = {fence: runner for fence, (runner, _) in self._runners.items() if runner.hand.heard_at < long_ago}
+        if stale:
+            for job_id in {runner.job_id for runner in stale.values()}:
                 self._world.head_turn(job_id)
-            answers = await self._floor.store.renew(self.worker_id, list(self._runners))
+            answers = await self._floor.store.renew(self.worker_id, list(stale))
             for fence, directive in answers.items():
                 if directive is Directive.LOST:
                     self._runners[fence][1].lose()

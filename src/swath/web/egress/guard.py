@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
@@ -58,7 +58,8 @@ class Guard:
     """Shared by everything in a process that connects.
 
     `allow_private`: exact `host:port` pairs, as they stand in addresses, which may be private or on another port than
-    the usual. `own_ports`: where this system listens itself; never reached on this machine, allowed or not.
+    the usual. `own_ports`: where this system listens itself; never reached on this machine, allowed or not. They may
+    come and go, so they are asked for with every request.
     """
 
     def __init__(
@@ -67,12 +68,12 @@ class Guard:
         clock: Clock,
         *,
         allow_private: Collection[str] = (),
-        own_ports: Collection[int] = (),
+        own_ports: Container[int] = (),
     ) -> None:
         self._resolver = resolver
         self._clock = clock
         self._allowed = frozenset(_host_and_port(entry) for entry in allow_private)
-        self._own_ports = frozenset(own_ports)
+        self._own_ports = own_ports
         self._direct: OrderedDict[str, tuple[Target, float]] = OrderedDict()
         self._proxied: OrderedDict[str, tuple[Target, float]] = OrderedDict()
 
@@ -83,7 +84,9 @@ class Guard:
     def checked_before(self, origin: str) -> Target | None:
         """What `check_origin` found lately, if it did: it need not be waited for."""
         kept = self._direct.get(origin)
-        return kept[0] if kept is not None and kept[1] > self._clock.boot() else None
+        if kept is None or kept[1] <= self._clock.boot() or kept[0].port in self._own_ports:
+            return None
+        return kept[0]
 
     async def check_origin(self, origin: str) -> Target:
         """The same for scheme, host and port of an address that is canonical already."""
@@ -103,7 +106,7 @@ class Guard:
         """
         origin = origin_of(canonical(url))
         kept = self._proxied.get(origin)
-        if kept is not None and kept[1] > self._clock.boot():
+        if kept is not None and kept[1] > self._clock.boot() and kept[0].port not in self._own_ports:
             return kept[0]
         scheme, host, port = _parts(origin)
         if _is_local(host) and (host, port) not in self._allowed:

@@ -18,6 +18,7 @@ from swath.entrypoints.cli.config import unknown_variables
 from swath.entrypoints.cli.doctor.aws import check_queue, check_results, check_table
 from swath.entrypoints.cli.doctor.finding import Check, Finding, Subject, fail, ok, warn
 from swath.entrypoints.cli.doctor.proxies import check_proxies
+from swath.entrypoints.cli.doctor.server import check_keys, check_server, check_webhooks
 from swath.entrypoints.cli.doctor.sites import check_sites
 from swath.entrypoints.cli.output import counted
 from swath.settings import SqlitePlace
@@ -158,4 +159,7 @@ CHECKS: Final[dict[str, Check]] = {
     "dead workers": check_leftovers,
     "sites": check_sites,
     "proxies": check_proxies,
+    "server": check_server,
+    "keys": check_keys,
+    "webhooks": check_webhooks,
 }

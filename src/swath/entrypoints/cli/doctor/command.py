@@ -20,7 +20,10 @@ __all__ = ["doctor"]
 @click.command()
 @json_option
 def doctor(as_json: bool) -> int:
-    """Check settings, disk, store, clock, sites and proxies, and say what to do about each. Exits 1 if one failed."""
+    """Check settings, disk, store, clock, sites, proxies and what the API needs, and say what to do about each.
+
+    Exits 1 if one failed.
+    """
     subject = _subject()
     findings = {name: _answer(check, subject) for name, check in CHECKS.items()}
     failed = any(finding.level is Level.FAIL for finding in findings.values())

@@ -158,6 +158,17 @@ def delete(job_id: str, yes: bool, as_json: bool) -> int:
     return run_async(delete_job(begin(), job_id, sure=yes, as_json=as_json))
 
 
+@jobs.command("webhooks")
+@job_argument
+@click.option("--resend", is_flag=True, help="Send the newest one again, here and now.")
+@json_option
+def webhooks_(job_id: str, resend: bool, as_json: bool) -> int:
+    """Show who was told of a job's ends, and how each try went."""
+    from swath.entrypoints.cli.jobs.webhooks import show_webhooks
+
+    return run_async(show_webhooks(begin(), job_id, again=resend, as_json=as_json))
+
+
 @jobs.command("verify")
 @job_argument
 @json_option

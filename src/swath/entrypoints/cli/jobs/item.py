@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import Any
 
 import click
-import msgspec
 
 from swath.bootstrap import open_services
 from swath.domain.attempt import Attempt, Ended
 from swath.domain.item import ItemRecord
-from swath.domain.manifest import entry
+from swath.domain.manifest import entry_with_past
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.output import print_json
 from swath.settings import Settings
@@ -27,21 +25,10 @@ async def show_item(settings: Settings, job_id: str, item_id: str, *, as_json: b
         record = await services.store.item(job_id, item_id)
         location = services.storage.location(job_id)
     if as_json:
-        print_json(entry(job, record) | _beyond_the_manifest(record, location))
+        print_json(entry_with_past(job, record) | {"location": location})
     else:
         _tell(record, location, f"{job.scraper_id} {record.scraper_version}".rstrip())
     return ExitCode.COMPLETE
-
-
-def _beyond_the_manifest(record: ItemRecord, location: str) -> dict[str, Any]:
-    return {
-        "generation": record.generation,
-        "ended_at": record.ended_at,
-        "not_before": record.not_before,
-        "suspect": record.suspect,
-        "location": location,
-        "earlier": msgspec.to_builtins(record.earlier),
-    }
 
 
 def _tell(record: ItemRecord, location: str, scraper: str) -> None:

@@ -1,0 +1,42 @@
+"""What the service around the jobs keeps in the SQLite file: webhooks to be sent, and keys. A part of EmbeddedStore.
+
+What a transaction does is in outbox.py and keys.py, how it is run in database.py.
+"""
+
+from __future__ import annotations
+
+from swath.backends.embedded import keys, outbox
+from swath.backends.embedded.database import Database
+from swath.domain.service_key import ServiceKey
+from swath.domain.webhook import Webhook
+from swath.ports.clock import Clock
+
+__all__ = ["EmbeddedService"]
+
+
+class EmbeddedService:
+    """See ports/webhook_outbox.py and ports/key_ring.py for what each method promises."""
+
+    _db: Database
+    _clock: Clock
+
+    async def take_webhooks(self, hold_seconds: float, limit: int = 16) -> list[Webhook]:
+        now = self._clock.now()
+        if not await self._db.read(outbox.is_due, now):  # nearly always, and then nobody has to wait for us
+            return []
+        return await self._db.write(outbox.take_webhooks, now, hold_seconds, limit)
+
+    async def note_webhook(self, webhook: Webhook) -> bool:
+        return await self._db.write_news(lambda noted: (webhook.job_id,) if noted else (), outbox.note_webhook, webhook)
+
+    async def webhooks(self, job_id: str) -> list[Webhook]:
+        return await self._db.read(outbox.webhooks, job_id)
+
+    async def add_key(self, key: ServiceKey) -> None:
+        await self._db.write(keys.add_key, key)
+
+    async def keys(self) -> list[ServiceKey]:
+        return await self._db.read(keys.keys)
+
+    async def revoke_key(self, key_id: str) -> ServiceKey:
+        return await self._db.write(keys.revoke_key, self._clock.now(), key_id)

@@ -1,0 +1,71 @@
+"""Which ports controllers of this machine listen at, so that nothing scraped ever leads there (Z4).
+
+Each holds a lock on a file that is named after its port, and the system lets go of it when the process dies. Written by
+`swath serve`; asked by the egress guard of every process that shares the data folder, also one that was started before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+__all__ = ["ListeningPorts"]
+
+_SUFFIX: Final = ".port"
+_FRESH_SECONDS: Final = 1.0
+
+
+class ListeningPorts:
+    """A container of ports: `8000 in ports`. Looks at the folder no more than once a second."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: frozenset[int] = frozenset()
+        self._looked_at = -_FRESH_SECONDS
+
+    def __contains__(self, port: object) -> bool:
+        now = time.monotonic()
+        if now - self._looked_at >= _FRESH_SECONDS:
+            self._known, self._looked_at = frozenset(self._living()), now
+        return port in self._known
+
+    @contextmanager
+    def listening(self, port: int) -> Iterator[None]:
+        """Says so while the context lasts. Raises OSError when the file cannot be made."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{port}{_SUFFIX}"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # Two may have one port at two addresses; the lock is shared, and lasts as long as one of them does.
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            self._looked_at = -_FRESH_SECONDS
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _living(self) -> Iterator[int]:
+        with suppress(OSError):  # there is no such folder: nobody ever listened
+            for path in self._folder.iterdir():
+                if path.suffix == _SUFFIX and path.stem.isdecimal() and _is_locked(path):
+                    yield int(path.stem)
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:  # somebody else's: rather one port too many
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

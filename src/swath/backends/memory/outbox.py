@@ -1,0 +1,70 @@
+"""Webhooks that are to be sent, and the keys of the service, in the memory store. Before: endings.py puts them in."""
+
+from __future__ import annotations
+
+import msgspec
+
+from swath.backends.memory.shelves import Shelves
+from swath.domain.errors import Conflict, UnknownName
+from swath.domain.service_key import ServiceKey
+from swath.domain.webhook import Webhook
+
+__all__ = ["MemoryKeys", "MemoryOutbox"]
+
+
+class MemoryOutbox:
+    """See ports/webhook_outbox.py for what each method promises."""
+
+    _shelves: Shelves
+
+    async def take_webhooks(self, hold_seconds: float, limit: int = 16) -> list[Webhook]:
+        with self._shelves.open():
+            now = self._shelves.clock.now()
+            known = [webhook for job in self._shelves.jobs.values() for webhook in job.webhooks.values()]
+            due = [(webhook.due_at, webhook) for webhook in known if webhook.due_at is not None]
+            taken = sorted(((at, webhook) for at, webhook in due if at <= now), key=lambda pair: pair[0])[:limit]
+            return [self._keep(msgspec.structs.replace(webhook, due_at=now + hold_seconds)) for _, webhook in taken]
+
+    def _keep(self, webhook: Webhook) -> Webhook:
+        changed = msgspec.structs.replace(webhook, revision=webhook.revision + 1)
+        self._shelves.jobs[webhook.job_id].webhooks[webhook.generation] = changed
+        return changed
+
+    async def note_webhook(self, webhook: Webhook) -> bool:
+        with self._shelves.open(webhook.job_id):
+            job = self._shelves.jobs.get(webhook.job_id)
+            known = None if job is None else job.webhooks.get(webhook.generation)
+            if known is None or (known.webhook_id, known.revision) != (webhook.webhook_id, webhook.revision):
+                return False
+            self._keep(webhook)
+            return True
+
+    async def webhooks(self, job_id: str) -> list[Webhook]:
+        with self._shelves.open():
+            return [webhook for _, webhook in sorted(self._shelves.job(job_id).webhooks.items())]
+
+
+class MemoryKeys:
+    """See ports/key_ring.py for what each method promises."""
+
+    _shelves: Shelves
+
+    async def add_key(self, key: ServiceKey) -> None:
+        with self._shelves.open():
+            if key.key_id in self._shelves.keys:
+                raise Conflict(f"there is a key {key.key_id!r} already")
+            self._shelves.keys[key.key_id] = key
+
+    async def keys(self) -> list[ServiceKey]:
+        with self._shelves.open():
+            return sorted(self._shelves.keys.values(), key=lambda key: (key.created_at, key.key_id))
+
+    async def revoke_key(self, key_id: str) -> ServiceKey:
+        with self._shelves.open():
+            if key_id not in self._shelves.keys:
+                raise UnknownName.of("key", key_id, self._shelves.keys, "see `swath keys list`")
+            key = self._shelves.keys[key_id]
+            if key.revoked_at is None:
+                key = msgspec.structs.replace(key, revoked_at=self._shelves.clock.now())
+            self._shelves.keys[key_id] = key
+            return key

@@ -1,0 +1,79 @@
+"""ServiceKey: what lets a program in at the API, as it is kept: a hash and what it allows (I5). Pure.
+
+The text that a program shows is `sk_<id>_<secret>`. It is made here, shown once, and never stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from swath.domain.secret import Secret
+
+__all__ = ["Scope", "ServiceKey", "id_of", "matches", "new_key"]
+
+PREFIX: Final = "sk"
+_NOBODY: Final = hashlib.sha256(b"").hexdigest()
+
+
+class Scope(StrEnum):
+    """Each allows what it names: to look, to order and manage jobs, to delete them and manage the service."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    ADMIN = "admin"
+
+
+class ServiceKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in Unix seconds. Two keys may live at once, so that one can take the other's place."""
+
+    key_id: str
+    name: str
+    digest: str
+    scopes: tuple[Scope, ...]
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+
+    def alive(self, now: float) -> bool:
+        """Neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def allows(self, scope: Scope) -> bool:
+        """`admin` includes `submit`, and that includes `read`."""
+        order = list(Scope)
+        return any(order.index(held) >= order.index(scope) for held in self.scopes)
+
+
+def new_key(
+    name: str, scopes: tuple[Scope, ...], now: float, expires_at: float | None = None
+) -> tuple[ServiceKey, Secret]:
+    """A key to keep, and the text to hand out."""
+    key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    key = ServiceKey(
+        key_id=key_id, name=name, digest=_digest(secret), scopes=scopes, created_at=now, expires_at=expires_at
+    )
+    return key, Secret(f"{PREFIX}_{key_id}_{secret}")
+
+
+def id_of(shown: str) -> str | None:
+    """Which key a program claims to have; None when it is no key at all."""
+    prefix, _, rest = shown.partition("_")
+    key_id, _, secret = rest.partition("_")
+    return key_id if prefix == PREFIX and key_id and secret else None
+
+
+def matches(key: ServiceKey | None, shown: str, now: float) -> bool:
+    """Whether the text is that key's and the key is alive. An unknown key takes as long as a wrong secret."""
+    secret = shown.partition("_")[2].partition("_")[2]
+    right = hmac.compare_digest(_digest(secret), _NOBODY if key is None else key.digest)
+    return right and key is not None and key.alive(now)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

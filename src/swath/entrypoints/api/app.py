@@ -1,0 +1,105 @@
+"""The app: everything that the controller answers over HTTP, put together. Made by serving.py, served by listen.py.
+
+Around it: edge.py. Its OpenAPI is at /openapi.json; pages that show it load their scripts from elsewhere, so there are
+none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
+
+from swath import __version__
+from swath.domain.errors import SwathError
+from swath.entrypoints.api.controller import Controller
+from swath.entrypoints.api.edge import Edge, told
+from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
+from swath.entrypoints.api.problems import refused
+from swath.entrypoints.api.routes import (
+    control,
+    events,
+    health,
+    items,
+    jobs,
+    load,
+    metrics,
+    results,
+    scrape,
+    scrapers,
+    webhooks,
+)
+from swath.entrypoints.api.watched import Watched
+
+__all__ = ["ROUTERS", "make_app"]
+
+_DESCRIPTION: Final = """Runs bulk web-scraping jobs durably, and accounts for every item.
+
+Every JSON answer has the same envelope; `error.code` never changes its meaning. Times are in Unix seconds. Every answer
+carries `X-Request-ID`, a UUID, and keeps yours if you send one.
+"""
+# What any endpoint may answer: who asks, how, how often, and whether the store is there.
+_ANYWHERE: Final = declared(
+    ErrorCode.AUTHENTICATION_ERROR,
+    ErrorCode.FORBIDDEN,
+    ErrorCode.PAYLOAD_TOO_LARGE,
+    ErrorCode.VALIDATION_ERROR,
+    ErrorCode.RATE_LIMITED,
+    ErrorCode.INTERNAL_ERROR,
+    ErrorCode.STORE_UNAVAILABLE,
+)
+ROUTERS: Final = (jobs, control, load, items, results, webhooks, events, scrapers, scrape, health, metrics)
+
+
+def make_app(controller: Controller) -> FastAPI:
+    """The whole API over this controller."""
+    app = FastAPI(
+        title="Swath",
+        version=__version__,
+        description=_DESCRIPTION,
+        responses=_ANYWHERE,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.controller = controller
+    for module in ROUTERS:
+        app.include_router(module.router)
+    for kind in (ApiError, SwathError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _answer)
+    app.add_middleware(Watched)
+    app.add_middleware(Edge, hosts=(controller.settings.host, *controller.settings.allowed_hosts))
+    return app
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    """The error in its envelope; what nobody foresaw is left to edge.py."""
+    match error:
+        case RequestValidationError():
+            return refused(error.errors()).answer()
+        case HTTPException():
+            return _of_framework(request, error.status_code).answer()
+    return told(error).answer()
+
+
+def _of_framework(request: Request, status: int) -> ApiError:
+    """Starlette and FastAPI refuse little by themselves: unknown addresses and methods, bodies they cannot read."""
+    if status == 404:
+        return ApiError(ErrorCode.NOT_FOUND, "there is nothing at this address; see /openapi.json")
+    if status == 405:
+        allowed = ", ".join(sorted(_methods(request)))
+        message = f"{request.method} is not known here; allowed: {allowed}"
+        return ApiError(ErrorCode.METHOD_NOT_ALLOWED, message, headers={"Allow": allowed})
+    if status == 413:
+        return ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "the body is too large")
+    return ApiError(ErrorCode.VALIDATION_ERROR, "the request cannot be read")
+
+
+def _methods(request: Request) -> set[str]:
+    """What may be done at the address: each method has a route of its own, and the first alone does not know."""
+    routes = [route for module in ROUTERS for route in module.router.routes if isinstance(route, Route)]
+    matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return {method for route in matching for method in route.methods or ()}

@@ -1,0 +1,130 @@
+"""Artifacts: which stored file a caller means, and its bytes in pieces, checked on their way. Before: routes/results.py
+has the item. After: inert.py puts them into an answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from swath.domain.errors import StoreDamaged
+from swath.domain.item import ItemRecord
+from swath.domain.keys import download_name, encode, page_name
+from swath.domain.result import Artifact
+from swath.entrypoints.api.inert import Span
+from swath.ports.result_storage import ResultStorage
+
+__all__ = ["Stored", "find_artifact", "names_of"]
+
+PIECE_BYTES: Final = 1 << 20
+_WORDS: Final = {
+    "html": "html.html",
+    "data": "data.json",
+    "metadata": "metadata.json",
+    "screenshot": "screenshot.png",
+}
+_FENCE: Final = re.compile(r"~[0-9]+/")  # where a bucket keeps the files of a later claim
+_GZIP: Final = b"\x1f\x8b\x08"
+_GZIP_WBITS: Final = 31
+
+
+class _Page(msgspec.Struct, frozen=True):
+    file: str | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    pages: tuple[_Page, ...] = ()
+
+
+def names_of(record: ItemRecord) -> list[str]:
+    """The files of an item, by the names under which they can be asked for."""
+    return [_name(record, artifact) for artifact in record.artifacts]
+
+
+def find_artifact(record: ItemRecord, wanted: str) -> Artifact | None:
+    """By word (`html`, `data`, `metadata`, `screenshot`), by file, or by the name of a page or a download."""
+    by_name = {_name(record, artifact): artifact for artifact in record.artifacts}
+    for name in [_WORDS[wanted]] if wanted in _WORDS else (wanted, page_name(wanted), download_name(wanted)):
+        found = by_name.get(name) or (by_name.get(f"{name}.gz") if name.endswith(".html") else None)
+        if found is not None:
+            return found
+    return None
+
+
+def _name(record: ItemRecord, artifact: Artifact) -> str:
+    return _FENCE.sub("", artifact.key.removeprefix(f"items/{encode(record.item_id)}/"), count=1)
+
+
+class Stored:
+    """One stored file of an item that has ended. Raises StoreDamaged when it is not what was stored."""
+
+    def __init__(self, storage: ResultStorage, job_id: str, record: ItemRecord, artifact: Artifact) -> None:
+        self._storage = storage
+        self._job_id = job_id
+        self._record = record
+        self.artifact = artifact
+
+    async def read(self, start: int, length: int) -> bytes:
+        """A piece of it."""
+        try:
+            return await self._storage.read(self._job_id, self.artifact.key, start, min(length, PIECE_BYTES))
+        except KeyError:
+            raise self._damaged("is missing") from None
+
+    async def is_packed(self, beginning: bytes) -> bool:
+        """Whether it is a page that was compressed for storing. In a bucket its name does not say so."""
+        key = self.artifact.key
+        if key.endswith(".html.gz"):
+            return True
+        if not key.endswith(".html") or not beginning.startswith(_GZIP):
+            return False
+        about = find_artifact(self._record, "metadata")
+        if about is None:
+            return False
+        try:
+            told = msgspec.json.decode(await self._storage.get(self._job_id, about.key), type=_Metadata)
+        except (KeyError, msgspec.MsgspecError):
+            return False
+        return any(page.file == f"{_name(self._record, self.artifact)}.gz" for page in told.pages)
+
+    async def pieces(self, span: Span, first: bytes) -> AsyncIterator[bytes]:
+        """The bytes of the span, of which the first piece was read already. Of a whole file the last piece goes out
+        when the hash is right: whoever has got all of it has got what was stored."""
+        digest = hashlib.sha256() if span.whole else None
+        at, piece = span.start, first
+        while True:
+            at += len(piece)
+            if digest is not None:
+                digest.update(piece)
+            if at >= span.end:
+                break
+            yield piece
+            piece = await self.read(at, span.end - at)
+            if not piece:
+                raise self._damaged("is too short")
+        if digest is not None and digest.hexdigest() != self.artifact.sha256:
+            raise self._damaged("has other bytes than were stored")
+        yield piece
+
+    async def unpacked(self, first: bytes) -> AsyncIterator[bytes]:
+        """The page as it was fetched, in pieces."""
+        size = self.artifact.size
+        unpacking = zlib.decompressobj(_GZIP_WBITS)
+        try:
+            async for piece in self.pieces(Span(0, size, size), first):
+                left = piece
+                while left:
+                    yield unpacking.decompress(left, PIECE_BYTES)
+                    left = unpacking.unconsumed_tail
+            yield unpacking.flush()
+        except zlib.error:
+            raise self._damaged("cannot be unpacked") from None
+
+    def _damaged(self, how: str) -> StoreDamaged:
+        told = f"the stored file {self.artifact.key} of job {self._job_id!r} {how}; see `swath jobs verify`"
+        return StoreDamaged(told, self._job_id)

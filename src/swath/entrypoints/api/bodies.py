@@ -1,0 +1,113 @@
+"""Bodies: what callers may send to manage jobs, as models. Unknown fields are refused, and nothing is guessed.
+
+Before: routing.py has parsed the JSON. After: routes/. What is sent back is in views.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WrapValidator
+
+from swath.domain.errors import BadInput
+from swath.domain.failure import FailureKind
+from swath.domain.item import ITEM_ID_LIMIT
+from swath.domain.job import JOB_ID_LIMIT
+from swath.domain.policy import ExecutionPolicy
+from swath.pipeline.accept.new_job import check_job_id
+from swath.pipeline.accept.policy_file import strict_policy
+
+__all__ = ["CIRCUIT_JOB", "TWO_ITEMS", "NewItem", "NewJob", "PolicyPart", "Retry"]
+
+MOST_ITEMS: Final = 50_000
+TWO_ITEMS: dict[str, Any] = {
+    "job_id": "test-001",
+    "scraper_id": "example-http",
+    "items": [
+        {"item_id": "item-1", "input": {"test_param": "hello"}},
+        {"item_id": "item-2", "input": {"test_param": "world"}},
+    ],
+}
+CIRCUIT_JOB: dict[str, Any] = {
+    "job_id": "circuit-test",
+    "scraper_id": "example-fail",
+    "execution_policy": {
+        "throttling": {"max_concurrent_workers": 3},
+        "circuit_breaker": {"min_requests": 5, "failure_threshold_percentage": 0.8},
+        "retries": {"max_retries": 1},
+    },
+    "items": [{"item_id": f"item-{n:02}", "input": {"test": "value"}} for n in range(1, 11)],
+}
+
+
+def _usable(job_id: str) -> str:
+    try:
+        check_job_id(job_id)
+    except BadInput as error:
+        raise ValueError(str(error).removeprefix("job_id ")) from None
+    return job_id
+
+
+def _policy(value: object, _: object) -> ExecutionPolicy:
+    return strict_policy(value)
+
+
+_Label = Annotated[str, Field(max_length=200)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+
+
+class NewItem(_Body):
+    """One input of a job."""
+
+    item_id: str | None = Field(default=None, min_length=1, max_length=ITEM_ID_LIMIT)
+    """Names the item within its job; without it, it is named after its input."""
+    input: dict[str, Any]
+    """What the scraper's input model takes."""
+
+
+class NewJob(_Body):
+    """An order. With `items` it starts by itself; without them it waits for `POST /jobs/{job_id}/items`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [TWO_ITEMS, CIRCUIT_JOB]})
+
+    job_id: Annotated[str, Field(min_length=1, max_length=JOB_ID_LIMIT), AfterValidator(_usable)] | None = None
+    """Given again with the same content, it is the same job. Without it, one is made."""
+    scraper_id: str = Field(min_length=1, max_length=100)
+    name: str | None = Field(default=None, max_length=1_000)
+    """For people."""
+    labels: dict[_Label, Annotated[str, Field(max_length=1_000)]] = Field(default_factory=dict, max_length=100)
+    callback_url: str | None = Field(default=None, min_length=1, max_length=8_000)
+    """Hears of the job's end, instead of the address that is set for all jobs."""
+    priority: int = Field(default=0, ge=-1_000_000, le=1_000_000)
+    """Higher runs first."""
+    execution_policy: Annotated[ExecutionPolicy, WrapValidator(_policy)] = ExecutionPolicy()
+    items: list[NewItem] | None = Field(default=None, min_length=1, max_length=MOST_ITEMS)
+    """Larger jobs are loaded as a stream."""
+
+
+class Retry(_Body):
+    """Which items of an ended job run again: those that fit any of the first four; `since` narrows them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"failed": True}, {"kinds": ["blocked", "timeout"]}, {"not_run": True}]}
+    )
+
+    failed: bool = False
+    kinds: list[Annotated[FailureKind, Field(strict=False)]] = Field(default_factory=list, max_length=100)
+    not_run: bool = False
+    """Those that were cancelled."""
+    item_ids: list[str] = Field(default_factory=list, max_length=10_000)
+    since: float | None = Field(default=None, ge=0, le=1e11, allow_inf_nan=False)
+    """What ended then or later, in Unix seconds; alone it takes successes too."""
+
+
+PolicyPart = Annotated[
+    dict[str, Any],
+    Field(
+        description="Any part of `execution_policy`: what it names is changed, `null` goes back to the default.",
+        examples=[{"throttling": {"max_concurrent_workers": 20}}],
+    ),
+]

@@ -1,0 +1,136 @@
+"""Doorkeeper: knows the service keys, and how much each caller has asked of late (I5). Asked by gate.py.
+
+Keys are read from the store every few seconds, so a revoked one opens nothing soon after, in every controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Final
+
+import msgspec
+
+from swath.domain.errors import StoreUnavailable
+from swath.domain.job import WaitingFor
+from swath.domain.service_key import Scope, ServiceKey, id_of, matches
+from swath.entrypoints.api.errors import ApiError, ErrorCode
+from swath.ports.clock import Clock
+from swath.ports.key_ring import KeyRing
+
+__all__ = ["Caller", "Doorkeeper", "any_living_key", "is_loopback"]
+
+KEYS_SECONDS: Final = 2.0  # for which what the store said of its keys is believed
+READ_SECONDS: Final = 5.0  # that the store may take to say it
+STALE_SECONDS: Final = 300.0  # for which it is believed while the store does not answer: metrics and health go on
+MOST_CALLERS: Final = 10_000  # whose pace is remembered; the one who was silent longest makes room
+WRONG_COST: Final = 10.0  # a wrong key costs as much as so many requests: guessing is slow
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks. `key_id` is None for somebody on this machine while there are no keys at all."""
+
+    key_id: str | None
+    scopes: tuple[Scope, ...]
+
+
+class _Pace(msgspec.Struct):
+    """Requests that a caller may still make at once, as of a moment on the boot clock."""
+
+    tokens: float
+    at: float
+
+
+class Doorkeeper:
+    """Shared by all requests of a process. `requests_per_minute` is for each key, or each peer without one."""
+
+    def __init__(self, ring: KeyRing, clock: Clock, requests_per_minute: int) -> None:
+        self._ring = ring
+        self._clock = clock
+        self._per_minute = requests_per_minute
+        self._keys: dict[str, ServiceKey] = {}
+        self._read_at = self._asked_at = -math.inf
+        self._reading = asyncio.Lock()
+        self._paces: OrderedDict[str, _Pace] = OrderedDict()
+
+    async def admit(self, shown: Sequence[str], peer: str | None, scope: Scope) -> Caller:
+        """The caller, if its key is right and allows that. Raises ApiError, and StoreUnavailable."""
+        await self._refresh()
+        caller = _anonymous(peer) if not self._keys and not shown else self._known(shown, peer)
+        self._take(f"key {caller.key_id}" if caller.key_id is not None else f"peer {peer}", 1.0)
+        if not any(_allows(held, scope) for held in caller.scopes):
+            raise ApiError(ErrorCode.FORBIDDEN, f"this key does not allow that: it needs the scope {scope}")
+        return caller
+
+    def _known(self, shown: Sequence[str], peer: str | None) -> Caller:
+        text = shown[0] if len(shown) == 1 else ""
+        key = self._keys.get(id_of(text) or "")
+        if not matches(key, text, self._clock.now()) or key is None:
+            self._take(f"peer {peer}", WRONG_COST if shown else 1.0)
+            told = "the service key is wrong, expired or revoked" if shown else "give a service key"
+            headers = {"WWW-Authenticate": "X-Service-Key"}
+            raise ApiError(ErrorCode.AUTHENTICATION_ERROR, f"{told} in the header X-Service-Key", headers=headers)
+        return Caller(key.key_id, key.scopes)
+
+    async def _refresh(self) -> None:
+        """One of those who wait reads; the others find it done. Raises StoreUnavailable when too long nobody could."""
+        if self._clock.boot() - self._asked_at >= KEYS_SECONDS:
+            async with self._reading:
+                if self._clock.boot() - self._asked_at >= KEYS_SECONDS:
+                    await self._read()
+        if self._clock.boot() - self._read_at > STALE_SECONDS:
+            raise StoreUnavailable("the store does not answer, so no key can be checked", WaitingFor.STORE)
+
+    async def _read(self) -> None:
+        with suppress(StoreUnavailable, TimeoutError):  # what was known before holds on for a while
+            async with asyncio.timeout(READ_SECONDS):
+                self._keys = {key.key_id: key for key in await self._ring.keys()}
+            self._read_at = self._clock.boot()
+        self._asked_at = self._clock.boot()
+
+    def _take(self, who: str, cost: float) -> None:
+        """Raises ApiError when the caller has asked for too much in the last minute."""
+        now, per_second = self._clock.boot(), self._per_minute / 60
+        pace = self._paces.pop(who, None) or _Pace(float(self._per_minute), now)
+        pace.tokens = min(float(self._per_minute), pace.tokens + (now - pace.at) * per_second)
+        pace.at = now
+        self._paces[who] = pace
+        if len(self._paces) > MOST_CALLERS:
+            self._paces.popitem(last=False)
+        if pace.tokens < cost:
+            wait_seconds = math.ceil((cost - pace.tokens) / per_second)
+            message = f"too many requests: more than {self._per_minute:,} a minute; try again in {wait_seconds} s"
+            raise ApiError(ErrorCode.RATE_LIMITED, message, retry_after=wait_seconds)
+        pace.tokens -= cost
+
+
+def _anonymous(peer: str | None) -> Caller:
+    """While nobody has made a key, whoever sits at this machine may do everything."""
+    if peer is None or not is_loopback(peer):
+        told = "there are no service keys yet, so only this machine is let in; make one with `swath keys create NAME`"
+        raise ApiError(ErrorCode.AUTHENTICATION_ERROR, told)
+    return Caller(None, (Scope.ADMIN,))
+
+
+def _allows(held: Scope, scope: Scope) -> bool:
+    order = list(Scope)
+    return order.index(held) >= order.index(scope)
+
+
+async def any_living_key(ring: KeyRing, now: float) -> bool:
+    """Whether anybody could come in from another machine; without that, `serve` binds loopback only."""
+    return any(key.alive(now) for key in await ring.keys())
+
+
+def is_loopback(host: str) -> bool:
+    """Whether that is an address of this very machine, or its name."""
+    try:
+        found = ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = getattr(found, "ipv4_mapped", None)
+    return (mapped or found).is_loopback

@@ -1,0 +1,172 @@
+"""Edge: the outermost of the app, around everything else. Gives each request its id, refuses what no endpoint should
+see (foreign hosts and origins, endless headers, keys in addresses), and answers when nothing inside did.
+
+After: routing.py. Pure ASGI, so that streams pass it untouched.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Collection, Iterable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+from starlette.requests import ClientDisconnect
+
+from swath.entrypoints.api.errors import ApiError, ErrorCode, translated
+from swath.observe.context import serve_request
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["REQUEST_ID_HEADER", "Edge", "segment_text", "told"]
+
+REQUEST_ID_HEADER: Final = "X-Request-ID"
+MOST_HEADERS: Final = 100
+MOST_HEADER_BYTES: Final = 32 << 10
+MOST_QUERY_BYTES: Final = 8 << 10
+MOST_PATH_BYTES: Final = 16 << 10  # the longest item id, each byte of it as %XX, and the longest job id
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_KEY_IN_QUERY: Final = re.compile(rb"(^|&)x?-?_?service[-_]key=|(^|[=&])sk_[0-9a-f]{12}_", re.IGNORECASE)
+_NOT_IN_SEGMENTS: Final = str.maketrans({"%": "%25", "/": "%2F"})
+
+_log = logging.getLogger("swath.api")
+
+
+class Edge:
+    """`hosts` are names, beside those of this machine, under which the controller may be asked."""
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
+        self._app = app
+        self._hosts = frozenset({"localhost", *(host.lower() for host in hosts)})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = _Headers(scope["headers"])
+        shown_id = _request_id(headers.all(b"x-request-id"))
+        serve_request(shown_id)
+        out = _Out(send, shown_id)
+        try:
+            self._look_over(scope, headers)
+            await self._app({**scope, "path": _path(scope)}, receive, out.send)
+        except ClientDisconnect:
+            _log.info("the caller went away")
+        except Exception as error:
+            if out.begun:
+                raise  # half an answer cannot be taken back; the server cuts the connection
+            await told(error).answer()(scope, receive, out.send)
+
+    def _look_over(self, scope: Scope, headers: _Headers) -> None:
+        """Raises ApiError."""
+        if len(scope["headers"]) > MOST_HEADERS or headers.size > MOST_HEADER_BYTES:
+            raise ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "the request has too many headers, or too long ones")
+        if len(scope["query_string"]) > MOST_QUERY_BYTES or len(_raw_path(scope)) > MOST_PATH_BYTES:
+            raise ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "the address is too long")
+        if _KEY_IN_QUERY.search(scope["query_string"]):
+            told = "an address is no place for a key: it ends up in logs; send it in X-Service-Key, and revoke this one"
+            raise ApiError(ErrorCode.AUTHENTICATION_ERROR, told)
+        host = headers.only(b"host")
+        if host is None or not self._serves(host):
+            told = "this controller does not serve that Host; add its name to SWATH_ALLOWED_HOSTS"
+            raise ApiError(ErrorCode.FORBIDDEN, told)
+        origins = headers.all(b"origin")
+        if origins and origins != [f"{scope['scheme']}://{host}"]:
+            raise ApiError(ErrorCode.FORBIDDEN, "pages of other origins may not use this controller")
+
+    def _serves(self, host: str) -> bool:
+        """An address is no name that somebody could point at us, so addresses are fine whoever they stand for."""
+        name = _host_name(host)
+        if name is None:
+            return False
+        try:
+            ip_address(name)
+        except ValueError:
+            return name in self._hosts or name.endswith(".localhost")
+        return True
+
+
+def told(error: Exception) -> ApiError:
+    """What the caller is told; what nobody foresaw goes to the log in full."""
+    answer = translated(error)
+    if answer.code is ErrorCode.INTERNAL_ERROR:
+        _log.error("a request failed: %s", type(error).__name__, exc_info=error)
+    return answer
+
+
+class _Headers:
+    """The headers of a request as they came: names in lower case, in order."""
+
+    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
+        self._raw = list(raw)
+
+    @property
+    def size(self) -> int:
+        return sum(len(name) + len(value) for name, value in self._raw)
+
+    def all(self, name: bytes) -> list[str]:
+        return [value.decode("latin-1").strip() for found, value in self._raw if found == name]
+
+    def only(self, name: bytes) -> str | None:
+        found = self.all(name)
+        return found[0] if len(found) == 1 else None
+
+
+class _Out:
+    """The way back: puts the request id on the answer, and knows whether it has begun."""
+
+    def __init__(self, send: Send, shown_id: str) -> None:
+        self._send = send
+        self._header = (REQUEST_ID_HEADER.lower().encode(), shown_id.encode())
+        self.begun = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            message = {**message, "headers": [*message.get("headers", ()), self._header]}
+        await self._send(message)
+
+
+def _request_id(given: list[str]) -> str:
+    """Ours is always new; a caller's is kept if it is a UUID."""
+    if len(given) == 1 and _UUID.fullmatch(given[0]):
+        return given[0].lower()
+    return str(uuid.uuid4())
+
+
+def _host_name(host: str) -> str | None:
+    try:
+        parts = urlsplit(f"//{host.lower()}")
+        _ = parts.port  # raises ValueError when it is none
+    except ValueError:
+        return None
+    whole = not parts.path and not parts.query and not parts.fragment and "@" not in host
+    return parts.hostname.rstrip(".") if whole and parts.hostname else None
+
+
+def _raw_path(scope: Scope) -> bytes:
+    raw: Any = scope.get("raw_path")
+    return raw if isinstance(raw, bytes) else str(scope["path"]).encode("utf-8", "surrogatepass")
+
+
+def _path(scope: Scope) -> str:
+    """The path for routing, where a slash that belongs to an id is still %2F. Raises ApiError if it is no text."""
+    raw = scope.get("raw_path")
+    if not isinstance(raw, bytes):
+        return str(scope["path"])
+    try:
+        segments = [unquote_to_bytes(part).decode() for part in raw.split(b"?", 1)[0].split(b"/")]
+    except UnicodeDecodeError:
+        raise ApiError(ErrorCode.VALIDATION_ERROR, "the address is not UTF-8 text") from None
+    return "/".join(segment.translate(_NOT_IN_SEGMENTS) for segment in segments)
+
+
+def segment_text(segment: str) -> str:
+    """An id as it was meant, from its segment of such a path."""
+    return unquote(segment)

@@ -1,0 +1,75 @@
+"""Envelope: the one shape of every JSON answer (I1), and the id of the request that it answers.
+
+Before: a route has something to say (`ok`), or errors.py has translated what went wrong. Raw downloads, metrics and
+event streams have no envelope, but their request has its id all the same.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final, Generic, Literal, TypeVar
+
+import msgspec
+from fastapi import Response
+from pydantic import BaseModel, Field
+
+from swath.observe.context import serving
+
+__all__ = ["Envelope", "ErrorBody", "ErrorEnvelope", "ok", "request_id", "said"]
+
+T = TypeVar("T")
+
+_NONE: Final = str(uuid.UUID(int=0))
+
+
+class Envelope(BaseModel, Generic[T]):
+    """An answer to a request that was understood and done."""
+
+    success: Literal[True] = True
+    data: T
+    error: None = None
+    request_id: uuid.UUID
+
+
+class ErrorBody(BaseModel):
+    """Why it was not done. `code` is for programs and never changes, `message` is for people.
+
+    `details.fields` are the wrong fields of a `validation_error`.
+    """
+
+    code: str = Field(examples=["validation_error"])
+    message: str
+    details: dict[str, Any] | None = None
+
+
+class ErrorEnvelope(BaseModel):
+    """An answer to a request that was not done."""
+
+    success: Literal[False] = False
+    data: None = None
+    error: ErrorBody
+    request_id: uuid.UUID
+
+
+def request_id() -> str:
+    """The id of the request that the current task serves."""
+    return serving().request_id or _NONE
+
+
+def ok(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer of a route: plain values, structs or models."""
+    body = {"success": True, "data": data, "error": None, "request_id": request_id()}
+    return said(body, status, headers)
+
+
+def said(body: Mapping[str, Any], status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """Any body as JSON, encoded once: the declared model describes it, and is not run over it again."""
+    raw = msgspec.json.encode(body, enc_hook=_plain)
+    return Response(raw, status, dict(headers or {}), media_type="application/json")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} cannot be part of an answer")

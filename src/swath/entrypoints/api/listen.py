@@ -1,0 +1,153 @@
+"""The API on a socket: binds it, runs uvicorn inside our own event loop, and lets it go in good order.
+
+Before: serving.py has made the app. uvicorn's signal handlers and logs stay out of it: those are the command's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from swath.domain.errors import BadInput
+from swath.entrypoints.api.edge import REQUEST_ID_HEADER
+from swath.entrypoints.api.envelope import request_id
+from swath.entrypoints.api.errors import ApiError, ErrorCode
+from swath.entrypoints.api.protocol import BoundedProtocol
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Listener", "bind", "url_of"]
+
+BACKLOG: Final = 2_048
+KEEP_ALIVE_SECONDS: Final = 15
+START_SECONDS: Final = 10.0
+CUT_SECONDS: Final = 2.0
+AGAIN_SECONDS: Final = 5.0
+
+_log = logging.getLogger("swath.api")
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that is ours, and does not listen yet; port 0 takes a free one. Raises BadInput, in one line."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise BadInput(f"cannot listen at {host}: {error.strerror}; correct --host") from None
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            with suppress(OSError):  # `::` means both, also where the system is set up otherwise
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        shown = f"[{host}]" if ":" in host else host
+        raise BadInput(f"cannot listen at {shown}:{port}: {error.strerror}; choose another --port or --host") from None
+    bound.setblocking(False)
+    return bound
+
+
+def url_of(bound: socket.socket) -> str:
+    """How this machine reaches it."""
+    host, port = bound.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 that is asked for, not chosen
+    return f"http://[{host}]:{port}" if ":" in host and not host.startswith("[") else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """One that leaves signals to us, and says when it answers."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.answers = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.answers.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Cuttable:
+    """The app, whose requests are answered also when the server breaks them off because their time is over."""
+
+    def __init__(self, app: ASGIApp, stopping: Callable[[], bool]) -> None:
+        self._app = app
+        self._stopping = stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def noticed(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noticed)
+        except asyncio.CancelledError:
+            if not self._stopping():
+                raise
+            _log.warning("a request was broken off: the controller stops")
+            if not begun:
+                told = "the controller stops; send the request again"
+                headers = {REQUEST_ID_HEADER: request_id(), "Connection": "close"}
+                error = ApiError(ErrorCode.STORE_UNAVAILABLE, told, retry_after=AGAIN_SECONDS, headers=headers)
+                await error.answer()(scope, receive, send)
+
+
+class Listener:
+    """The API while it is served. `drain_seconds`: requests under way may take so long after `stop`."""
+
+    def __init__(self, app: ASGIApp, bound: socket.socket, drain_seconds: float) -> None:
+        self._bound = bound
+        self._server = _Server(
+            uvicorn.Config(
+                _Cuttable(app, lambda: self._server.should_exit),
+                http=BoundedProtocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,  # whoever says where a request comes from must not be believed
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=max(1, round(drain_seconds)),
+            )
+        )
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when it answers."""
+        self._serving = asyncio.create_task(self._server.serve([self._bound]))
+        answers = asyncio.create_task(self._server.answers.wait())
+        try:
+            waits = {answers, self._serving}
+            await asyncio.wait(waits, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            answers.cancel()
+        if self._serving.done():
+            await self._serving
+
+    def stop(self) -> None:
+        """Takes no more connections; requests under way may finish."""
+        self._server.should_exit = True
+
+    async def ended(self) -> None:
+        """Returns when it serves no more, and those who were broken off know it."""
+        if self._serving is not None:
+            await self._serving
+        if self._server.server_state.tasks:
+            await asyncio.wait(set(self._server.server_state.tasks), timeout=CUT_SECONDS)

@@ -1,0 +1,170 @@
+"""From a body of `POST /jobs` to a job in the store. Before: bodies.py. After: workers take it up.
+
+Everything is checked before anything is stored: the scraper, each item by its input model, the proxies, the address for
+the webhook, robots.txt. A job of one batch is there whole or not at all; a larger one is loaded like a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import ValidationError
+
+from swath.domain.errors import BadInput, Failed, SwathError, UnknownName
+from swath.domain.failure import FailureKind
+from swath.domain.job import Job, JobStatus
+from swath.entrypoints.api.bodies import NewJob
+from swath.entrypoints.api.controller import Controller
+from swath.entrypoints.api.envelope import request_id
+from swath.entrypoints.api.problems import MOST_TOLD, Problem, path_of, refused_fields
+from swath.kit.author_errors import one_line
+from swath.kit.scraper import HttpScraper
+from swath.pipeline.accept.batches import CheckedBatch, checked_batches
+from swath.pipeline.accept.check import RowChecker
+from swath.pipeline.accept.explain import described
+from swath.pipeline.accept.load import load
+from swath.pipeline.accept.new_job import sites_of
+from swath.pipeline.accept.robots_vet import given_inputs, refuse_if_robots_deny
+from swath.pipeline.accept.rows import GivenRows
+from swath.pipeline.dispatch.announce import announce
+from swath.proxies.ways import check_wish
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+__all__ = ["check_callback", "order"]
+
+RESOLVE_SECONDS: Final = 5.0
+_LATER: Final = frozenset({FailureKind.DNS_TEMPORARY})  # nobody can tell now; it is looked at again when it is used
+
+
+async def order(controller: Controller, body: NewJob, idempotency_key: str | None) -> tuple[JobStatus, bool]:
+    """The job as it stands, and whether it is new. Raises ApiError and what the store raises."""
+    services = controller.services
+    scraper = await asyncio.to_thread(controller.registry.get, body.scraper_id)
+    job = _job_of(body, scraper, idempotency_key, services.clock.now())
+    try:
+        check_wish(services.settings.proxies, job.policy.proxy)
+    except BadInput as error:
+        raise refused_fields([Problem("execution_policy.proxy", str(error))]) from None
+    if job.callback_url is not None:
+        await check_callback(controller, job.callback_url)
+    new = not await _exists(controller, job.job_id)
+    if body.items is None:
+        status = await services.store.submit(job)
+    else:
+        rows = [item.model_dump(exclude_none=True) for item in body.items]
+        status = await _with_items(controller, job, scraper, rows, new=new)
+    await announce(services.queue, services.clock, status)
+    return status, new
+
+
+def _job_of(body: NewJob, scraper: HttpScraper, idempotency_key: str | None, now: float) -> Job:
+    job_id = body.job_id
+    if job_id is None:  # the same key gives the same job, and the store compares what was ordered under it
+        mark = secrets.token_hex(8) if idempotency_key is None else _digest(idempotency_key)
+        job_id = f"{scraper.id}-{mark}"
+    return Job(
+        job_id=job_id,
+        scraper_id=scraper.id,
+        sites=sites_of(scraper),
+        name=body.name,
+        labels=body.labels,
+        callback_url=body.callback_url,
+        priority=body.priority,
+        policy=body.execution_policy,
+        created_at=now,
+        request_id=request_id(),
+    )
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+async def check_callback(controller: Controller, url: str) -> None:
+    """Raises ApiError when nothing may be sent there. Where it leads then is looked at again."""
+    try:
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            await controller.outside.guard.check(url)
+    except TimeoutError:
+        return
+    except Failed as failed:
+        if failed.failure.kind not in _LATER:
+            raise refused_fields([Problem("callback_url", failed.failure.message)]) from None
+
+
+async def _exists(controller: Controller, job_id: str) -> bool:
+    try:
+        await controller.services.store.status(job_id)
+    except UnknownName:
+        return False
+    return True
+
+
+async def _with_items(
+    controller: Controller, job: Job, scraper: HttpScraper, rows: list[dict[str, Any]], *, new: bool
+) -> JobStatus:
+    store, checker = controller.services.store, RowChecker(scraper.Input, wrapped=True)
+    source = GivenRows("items", rows)
+    batches = await asyncio.to_thread(lambda: list(checked_batches(source, checker)))
+    _refuse_wrong(batches, rows, scraper)
+    if new:
+        await _vet(controller, job, scraper, batches)
+    if len(batches) == 1:
+        return await store.order(job, batches[0].batch)
+    report = await load(store, job, source, checker)
+    return report.status or await store.status(job.job_id)
+
+
+def _refuse_wrong(batches: list[CheckedBatch], rows: list[dict[str, Any]], scraper: HttpScraper) -> None:
+    """Raises ApiError with the path of every wrong field, as far as there is room."""
+    bad = [row for batch in batches for row in batch.bad]
+    problems: list[Problem] = []
+    for row in bad[:MOST_TOLD]:
+        at = row.number - 1
+        problems += _wrong_fields(at, rows[at], scraper) or [Problem(f"items[{at}]", row.message)]
+    problems += _repeated(batches)
+    if problems:
+        raise refused_fields(problems, len(problems) + max(0, len(bad) - MOST_TOLD))
+
+
+def _wrong_fields(at: int, row: dict[str, Any], scraper: HttpScraper) -> list[Problem]:
+    """What the input model says, field by field; nothing if it is not the model that refuses the row."""
+    try:
+        scraper.Input.model_validate(row["input"])
+    except ValidationError as error:
+        found: list[ErrorDetails] = error.errors(include_url=False)
+        return [
+            Problem(path_of(["items", at, "input", *one["loc"]]), described(one, scraper.Input))
+            for one in found[:MOST_TOLD]
+        ]
+    except Exception:  # noqa: BLE001 a scraper's own validator; what it raised is told by the row's message
+        return []
+    return []
+
+
+def _repeated(batches: list[CheckedBatch]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for item in (item for batch in batches for item in batch.batch.items):
+        at = first.setdefault(item.item_id, item.seq)
+        if at != item.seq:
+            yield Problem(f"items[{item.seq - 1}].item_id", f"items[{at - 1}] has the same id")
+
+
+async def _vet(controller: Controller, job: Job, scraper: HttpScraper, batches: list[CheckedBatch]) -> None:
+    """Raises BadInput when robots.txt denies all of it, as for a job that was ordered by command."""
+    inputs = [item.input for batch in batches for item in batch.batch.items]
+    try:
+        await refuse_if_robots_deny(
+            given_inputs(inputs), job, scraper, lambda: contextlib.nullcontext(controller.outside.network)
+        )
+    except SwathError:
+        raise
+    except Exception as error:
+        raise BadInput(f"scraper {scraper.id!r} cannot say where the items begin: {one_line(error)}") from error

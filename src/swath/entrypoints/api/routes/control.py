@@ -1,0 +1,160 @@
+"""What a person does to a job: start, pause, resume, cancel, retry, change of policy, delete (J5).
+
+Before: jobs.py took it in. After: workers learn of it with their next word to the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Depends, Response
+from pydantic import ValidationError
+
+from swath.domain.errors import BadInput, UnknownName
+from swath.domain.job import JobStatus
+from swath.domain.policy import ExecutionPolicy
+from swath.domain.selection import Selection
+from swath.domain.service_key import Scope
+from swath.entrypoints.api.bodies import PolicyPart, Retry
+from swath.entrypoints.api.controller import Control, Controller
+from swath.entrypoints.api.envelope import Envelope, ok
+from swath.entrypoints.api.errors import ErrorCode, declared
+from swath.entrypoints.api.gate import needs
+from swath.entrypoints.api.paths import JobId
+from swath.entrypoints.api.problems import MOST_TOLD, Problem, refused, refused_fields
+from swath.entrypoints.api.routing import ApiRoute
+from swath.entrypoints.api.taking_in import start_load
+from swath.entrypoints.api.views import DeletionView, JobView, PolicyView, job_view
+from swath.pipeline.accept.policy_file import strict_policy
+from swath.pipeline.dispatch.announce import announce
+from swath.proxies.ways import check_wish
+
+__all__ = ["merged", "router"]
+
+router = APIRouter(tags=["jobs"], route_class=ApiRoute)
+
+AT_ONCE: Final = 32  # ids that are looked up together
+
+_MANAGED: Final = declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.CONFLICT)
+_SUBMIT: Final = [Depends(needs(Scope.SUBMIT))]
+
+
+@router.post(
+    "/jobs/{job_id}/start",
+    response_model=Envelope[JobView],
+    responses=declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.SCRAPER_NOT_FOUND, ErrorCode.CONFLICT),
+    dependencies=_SUBMIT,
+)
+async def start_job(controller: Control, job_id: JobId) -> Response:
+    """Closes the load, and lets the job run. One that was started before is returned as it stands."""
+    return ok(job_view(await start_load(controller, job_id)))
+
+
+@router.post("/jobs/{job_id}/pause", response_model=Envelope[JobView], responses=_MANAGED, dependencies=_SUBMIT)
+async def pause_job(controller: Control, job_id: JobId) -> Response:
+    """Nothing more begins; what runs may finish."""
+    return ok(job_view(await controller.services.store.pause(job_id)))
+
+
+@router.post("/jobs/{job_id}/resume", response_model=Envelope[JobView], responses=_MANAGED, dependencies=_SUBMIT)
+async def resume_job(controller: Control, job_id: JobId) -> Response:
+    """A paused job goes on, with a new, closed circuit."""
+    return await _told(controller, await controller.services.store.resume(job_id))
+
+
+@router.post("/jobs/{job_id}/cancel", response_model=Envelope[JobView], responses=_MANAGED, dependencies=_SUBMIT)
+async def cancel_job(controller: Control, job_id: JobId) -> Response:
+    """Nothing more begins; what runs may finish, and the rest becomes `cancelled`."""
+    return ok(job_view(await controller.services.store.cancel(job_id)))
+
+
+@router.post("/jobs/{job_id}/retry", response_model=Envelope[JobView], responses=_MANAGED, dependencies=_SUBMIT)
+async def retry_job(controller: Control, job_id: JobId, body: Retry) -> Response:
+    """The selected items of an ended job run again, as a new generation."""
+    selection = Selection(
+        failed=body.failed,
+        kinds=frozenset(body.kinds),
+        not_run=body.not_run,
+        item_ids=frozenset(body.item_ids),
+        since=body.since,
+    )
+    if selection.empty:
+        told = "say which items to run again: failed, kinds, not_run, item_ids or since"
+        raise refused_fields([Problem("", told)])
+    await _check_ids(controller, job_id, body.item_ids)
+    return await _told(controller, await controller.services.store.retry(job_id, selection))
+
+
+@router.patch("/jobs/{job_id}/policy", response_model=Envelope[PolicyView], responses=_MANAGED, dependencies=_SUBMIT)
+async def change_policy(controller: Control, job_id: JobId, body: Annotated[PolicyPart, Body()]) -> Response:
+    """Changes how the job is run, also while it runs: whatever starts later obeys the new policy."""
+    services = controller.services
+    former = (await services.store.status(job_id)).job.policy
+    policy = _policy(merged(former.as_json(), body))
+    try:
+        check_wish(services.settings.proxies, policy.proxy)
+    except BadInput as error:
+        raise refused_fields([Problem("proxy", str(error))]) from None
+    status = await services.store.change_policy(job_id, policy)
+    return ok({"job_id": job_id, "execution_policy": status.job.policy.model_dump(mode="json")})
+
+
+@router.delete(
+    "/jobs/{job_id}",
+    status_code=202,
+    response_model=Envelope[DeletionView],
+    responses=_MANAGED,
+    dependencies=[Depends(needs(Scope.ADMIN))],
+)
+async def delete_job(controller: Control, job_id: JobId) -> Response:
+    """Marks an ended job, and workers remove it with all its data. One that runs is to be cancelled first."""
+    status = await controller.services.store.delete(job_id)
+    return ok({"job_id": job_id, "deleting": status.deleting}, 202)
+
+
+async def _told(controller: Controller, status: JobStatus) -> Response:
+    """The job as it stands, once workers were told of it."""
+    await announce(controller.services.queue, controller.services.clock, status)
+    return ok(job_view(status))
+
+
+async def _check_ids(controller: Controller, job_id: str, item_ids: Collection[str]) -> None:
+    """An id that the job does not have is a mistake, and the others may be wrong ones too. Raises ApiError."""
+    store, asked = controller.services.store, list(item_ids)
+    await store.status(job_id)
+
+    async def unknown(at: int) -> Problem | None:
+        try:
+            await store.item(job_id, asked[at])
+        except UnknownName as error:
+            return Problem(f"item_ids[{at}]", str(error))
+        return None
+
+    for first in range(0, len(asked), AT_ONCE):
+        looked_up = range(first, min(first + AT_ONCE, len(asked)))
+        found = [one for one in await asyncio.gather(*map(unknown, looked_up)) if one is not None]
+        if found:
+            raise refused_fields(found[:MOST_TOLD])
+
+
+def _policy(content: Mapping[str, Any]) -> ExecutionPolicy:
+    try:
+        return strict_policy(content)
+    except ValidationError as error:
+        raise refused([{**one, "loc": ("body", *one["loc"])} for one in error.errors()], ExecutionPolicy) from None
+
+
+def merged(former: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """What a part makes of the whole: objects are merged, null takes a name out, all else replaces (RFC 7396)."""
+    made = dict(former)
+    for name, value in part.items():
+        if value is None:
+            made.pop(name, None)
+        elif isinstance(value, Mapping):
+            before = made.get(name)
+            made[name] = merged(before if isinstance(before, Mapping) else {}, value)
+        else:
+            made[name] = value
+    return made

@@ -1,0 +1,90 @@
+"""`GET /jobs/{id}/events` and `GET /events`: how jobs go on, as server-sent events (I2). Before: hub.py hears of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Header, Response
+
+from swath.domain.service_key import Scope
+from swath.entrypoints.api.controller import Control, Controller
+from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
+from swath.entrypoints.api.event_stream import EventStream
+from swath.entrypoints.api.gate import needs
+from swath.entrypoints.api.hub import MOST_WATCHES
+from swath.entrypoints.api.paths import JobId
+from swath.entrypoints.api.routing import ApiRoute
+from swath.entrypoints.api.watch import Event, Watch, status_event
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["events"], route_class=ApiRoute)
+
+BACK_SECONDS: Final = 5.0  # that another controller's clock may be behind
+RETRY_AFTER_SECONDS: Final = 10
+_STREAM: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "Events of the name `status`, each with the job as `GET /jobs/{job_id}/status` shows it; `gone` "
+        "when it was deleted.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": "event: status\ndata: {…}\n\n"}},
+    }
+}
+_TIME_ID: Final = re.compile(r"(\d{1,15})-[0-9a-f-]+")
+LastEventId = Annotated[str | None, Header(max_length=200)]
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    response_class=Response,
+    responses={
+        **_STREAM,
+        204: {"description": "The job has ended, and the caller has seen that: there is no need to come again."},
+        **declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE),
+    },
+    dependencies=[Depends(needs(Scope.READ))],
+)
+async def job_events(job_id: JobId, controller: Control, last_event_id: LastEventId = None) -> Response:
+    """One job: its status now, and whenever it changes, at most five times a second. Ends when the job does."""
+    event = status_event(await controller.services.status(job_id))
+    if event.last and event.event_id == last_event_id:
+        return Response(status_code=204)
+    _check_room(controller)
+
+    @asynccontextmanager
+    async def watching() -> AsyncIterator[Watch]:
+        with controller.hub.watching(job_id, last_event_id) as watch:
+            yield watch
+
+    return EventStream(watching())
+
+
+@router.get(
+    "/events",
+    response_class=Response,
+    responses={**_STREAM, **declared(ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE)},
+    dependencies=[Depends(needs(Scope.READ))],
+)
+async def all_events(controller: Control, last_event_id: LastEventId = None) -> Response:
+    """All jobs that have not ended, and whatever changes; scrapes on demand are left out. Goes on for ever.
+
+    With `Last-Event-ID` also those that have ended since then.
+    """
+    _check_room(controller)
+    found = _TIME_ID.fullmatch(last_event_id or "")
+    since = None if found is None else int(found[1]) / 1_000 - BACK_SECONDS
+    clock = controller.services.clock
+
+    def timed(event: Event) -> bytes:
+        """Of all jobs together only the time says what a reader has seen."""
+        return event.encode(f"{int(clock.now() * 1_000)}-{event.event_id}")
+
+    return EventStream(controller.hub.watching_all(since), timed)
+
+
+def _check_room(controller: Controller) -> None:
+    if controller.hub.streams_ended or controller.hub.watches >= MOST_WATCHES:
+        told = "no more event streams can be opened here just now"
+        raise ApiError(ErrorCode.RATE_LIMITED, told, retry_after=RETRY_AFTER_SECONDS)

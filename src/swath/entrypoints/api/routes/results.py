@@ -1,0 +1,235 @@
+"""What a job has produced: its sums and its parts at `GET /jobs/{id}/results`, and one stored file, inert, at
+`GET /jobs/{id}/items/{item_id}/download` (I2). Before: the finisher has written the manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from swath.domain.errors import Conflict, StoreDamaged
+from swath.domain.job import JobStatus
+from swath.domain.service_key import Scope
+from swath.entrypoints.api.artifacts import PIECE_BYTES, Stored, find_artifact, names_of
+from swath.entrypoints.api.controller import Control, Controller
+from swath.entrypoints.api.edge import segment_text
+from swath.entrypoints.api.envelope import Envelope, ok
+from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
+from swath.entrypoints.api.gate import needs
+from swath.entrypoints.api.inert import IMAGE_TYPES, Span, Unsatisfiable, content_type, file_name, inert, wanted_span
+from swath.entrypoints.api.problems import Problem, refused_fields
+from swath.entrypoints.api.routing import ApiRoute
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["results"], route_class=ApiRoute, dependencies=[Depends(needs(Scope.READ))])
+
+LINK_SECONDS: Final = 300
+_LISTS: Final = {"all": "full", "success": "success", "error": "errors"}
+_NOT_FOUND: Final = (ErrorCode.JOB_NOT_FOUND, ErrorCode.VALIDATION_ERROR, ErrorCode.STORE_UNAVAILABLE)
+_FILE: Final[dict[str, Any]] = {
+    "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("text/plain", *IMAGE_TYPES)}
+}
+
+
+class PartLink(BaseModel):
+    """One part of a list: up to 1,000 items. Size and hash are those of the stored document."""
+
+    part: int
+    items: int
+    size: int
+    sha256: str
+    link: str
+
+
+class Results(BaseModel):
+    """`job_metadata.json` of the job's last end, with links to the parts of its lists."""
+
+    model_config = ConfigDict(extra="allow")
+
+    job_id: str
+    scraper_id: str
+    status: str
+    generation: int
+    counts: dict[str, int]
+    failures: dict[str, int]
+    parts: dict[str, list[PartLink]]
+
+
+class ResultsPart(BaseModel):
+    """The items of one part, as the manifest lists them."""
+
+    job_id: str
+    part: int
+    items: list[dict[str, Any]]
+    of: Literal["full", "success", "errors"] = Field(alias="list")
+
+
+class ArtifactLink(BaseModel):
+    """`link` is None where files cannot be reached by one; then download the file here."""
+
+    link: str | None
+    seconds: int
+    size: int
+    sha256: str
+
+
+@router.get(
+    "/jobs/{job_id}/results",
+    response_model=Envelope[Results | ResultsPart],
+    responses=declared(*_NOT_FOUND, ErrorCode.RESULTS_NOT_READY, ErrorCode.CONFLICT),
+)
+async def results(
+    job_id: str,
+    controller: Control,
+    status: Annotated[Literal["success", "error", "all"] | None, Query(description="Which items; all of them.")] = None,
+    part: Annotated[int | None, Query(ge=1, le=10_000_000, description="One part, from 1; none: the sums.")] = None,
+) -> Response:
+    """What a job that has ended came to: its sums with links to all parts, or the items of one part."""
+    standing = await controller.services.store.status(segment_text(job_id))
+    manifest = _manifest(standing)
+    if part is None:
+        lists = _LISTS if status is None else {status: _LISTS[status]}
+        parts = {name: _links(standing, word, manifest["parts"][name]) for word, name in lists.items()}
+        return ok(manifest | {"parts": parts})
+    name = _LISTS[status or "all"]
+    known = manifest["parts"][name]
+    if part > len(known):
+        told = f"the list has {len(known):,} part{'' if len(known) == 1 else 's'}"
+        raise refused_fields([Problem("part", told, "query")])
+    return ok(msgspec.Raw(await _part(controller, standing, known[part - 1]["artifact"])))
+
+
+def _manifest(status: JobStatus) -> dict[str, Any]:
+    job_id = status.job.job_id
+    if status.deleting:
+        raise Conflict.being_deleted(job_id)
+    if not status.state.terminal or status.manifest is None:
+        told = f"job {job_id!r} is {status.state.value}; its results are there when it has ended"
+        raise ApiError(ErrorCode.RESULTS_NOT_READY, told, {"status": status.state.value})
+    return status.manifest
+
+
+def _links(status: JobStatus, word: str, parts: list[dict[str, Any]]) -> list[PartLink]:
+    base = f"/jobs/{quote(status.job.job_id, safe='')}/results?status={word}&part="
+    return [
+        PartLink(
+            part=number,
+            items=part["items"],
+            size=part["artifact"]["size"],
+            sha256=part["artifact"]["sha256"],
+            link=f"{base}{number}",
+        )
+        for number, part in enumerate(parts, start=1)
+    ]
+
+
+async def _part(controller: Controller, status: JobStatus, artifact: dict[str, Any]) -> bytes:
+    """The stored document, if it is still that of this end."""
+    services, job_id = controller.services, status.job.job_id
+    try:
+        document = await services.storage.get(job_id, artifact["key"])
+    except KeyError:
+        document = b""
+    if hashlib.sha256(document).hexdigest() == artifact["sha256"]:
+        return document
+    now = await services.store.status(job_id)
+    if (now.generation, now.deleting) == (status.generation, False):
+        told = f"the stored part {artifact['key']} of job {job_id!r} is not what was written; see `swath jobs verify`"
+        raise StoreDamaged(told, job_id)
+    _manifest(now)
+    raise Conflict(f"job {job_id!r} has ended again meanwhile; ask anew")
+
+
+@router.get(
+    "/jobs/{job_id}/items/{item_id}/download",
+    response_class=Response,
+    responses={
+        200: {**_FILE, "description": "The file; with `link`, a link to it.", "model": Envelope[ArtifactLink]},
+        206: {**_FILE, "description": "The range of it that was asked for."},
+        304: {"description": "The caller has it already."},
+        **declared(
+            *_NOT_FOUND, ErrorCode.ITEM_NOT_FOUND, ErrorCode.ARTIFACT_NOT_FOUND, ErrorCode.RANGE_NOT_SATISFIABLE
+        ),
+    },
+)
+@router.head("/jobs/{job_id}/items/{item_id}/download", include_in_schema=False)
+async def download(
+    request: Request,
+    job_id: str,
+    item_id: str,
+    controller: Control,
+    artifact: Annotated[
+        str, Query(min_length=1, max_length=1_000, examples=["html"], description="html, data, metadata, a name …")
+    ] = "data",
+    link: Annotated[bool, Query(description="Answer with a link that needs no key, where there can be one.")] = False,
+) -> Response:
+    """One stored file of an item, as it was stored and unable to do anything: never shown, always saved."""
+    services, job, wanted = controller.services, segment_text(job_id), segment_text(item_id)
+    record = await services.store.item(job, wanted)
+    found = find_artifact(record, artifact)
+    if found is None:
+        told = f"item {wanted!r} has no artifact {artifact!r}"
+        raise ApiError(ErrorCode.ARTIFACT_NOT_FOUND, told, {"artifacts": names_of(record)})
+    if link:
+        made = await services.storage.link(job, found.key, LINK_SECONDS)
+        return ok(ArtifactLink(link=made, seconds=LINK_SECONDS, size=found.size, sha256=found.sha256))
+    return await _served(request, Stored(services.storage, job, record, found))
+
+
+async def _served(request: Request, stored: Stored) -> Response:
+    """Everything that can go wrong does so before the answer begins, but for a file that changes under way."""
+    artifact, asked = stored.artifact, request.headers
+    beginning = await stored.read(0, min(artifact.size, PIECE_BYTES))
+    packed = await stored.is_packed(beginning)
+    plain = packed and not _takes_gzip(asked.get("accept-encoding"))
+    etag = f'"{artifact.sha256}{"-plain" if plain else ""}"'
+    headers = {"ETag": etag, "Accept-Ranges": "none" if plain else "bytes"}
+    if packed:
+        headers["Vary"] = "Accept-Encoding"
+    if packed and not plain:
+        headers["Content-Encoding"] = "gzip"
+    name = file_name(artifact.key.removesuffix(".gz") if packed else artifact.key)
+    kind = content_type(beginning)
+    if etag in (given.strip().removeprefix("W/") for given in asked.get("if-none-match", "").split(",")):
+        return inert(b"", 304, headers, name, kind)
+    if plain:
+        body = b"" if request.method == "HEAD" else stored.unpacked(beginning)
+        return inert(body, 200, headers, name, kind)
+    try:
+        span = wanted_span(artifact.size, asked.get("range"), asked.get("if-range"), etag)
+    except Unsatisfiable as refusal:
+        ranged = {"Content-Range": f"bytes */{artifact.size}"}
+        raise ApiError(ErrorCode.RANGE_NOT_SATISFIABLE, str(refusal), headers=ranged) from None
+    return await _span(request, stored, span, beginning, (headers, name, kind))
+
+
+async def _span(
+    request: Request, stored: Stored, span: Span, beginning: bytes, told: tuple[dict[str, str], str, str]
+) -> Response:
+    headers, name, kind = told
+    headers["Content-Length"] = str(span.length)
+    if span.ranged:
+        headers["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{span.size}"
+    status = 206 if span.ranged else 200
+    if request.method == "HEAD":
+        return inert(b"", status, headers, name, kind)
+    first = beginning if span.whole else await stored.read(span.start, span.length)
+    pieces = stored.pieces(span, first)
+    if len(first) < span.length:
+        return inert(pieces, status, headers, name, kind)
+    return inert(b"".join([piece async for piece in pieces]), status, headers, name, kind)
+
+
+def _takes_gzip(accepted: str | None) -> bool:
+    """Whether the caller says that it can unpack."""
+    for part in (accepted or "").lower().split(","):
+        coding, _, weight = part.partition(";")
+        if coding.strip() in ("gzip", "*"):
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False

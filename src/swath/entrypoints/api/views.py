@@ -1,0 +1,180 @@
+"""Views: jobs, items and scrapers as the API shows them, declared for OpenAPI, and made of what the store says.
+
+The shape of a status is that of `JobStatus.as_json` (J7), here as everywhere. Times are in Unix seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from swath.domain.item import ItemRecord
+from swath.domain.job import Job, JobStatus
+from swath.domain.manifest import entry, entry_with_past
+from swath.domain.transitions import ItemState, JobState
+
+__all__ = [
+    "DeletionView",
+    "ItemList",
+    "ItemView",
+    "JobList",
+    "JobView",
+    "OneItemView",
+    "PolicyView",
+    "ScraperList",
+    "ScraperView",
+    "job_view",
+    "listed_item",
+    "one_item",
+]
+
+
+class CountsView(BaseModel):
+    """Items by state. `not_found` is counted inside `success` too."""
+
+    pending: int
+    queued: int
+    in_progress: int
+    success: int
+    not_found: int
+    failed: int
+    skipped: int
+    cancelled: int
+    total: int
+
+
+class CircuitView(BaseModel):
+    """The job's circuit, and why it is open."""
+
+    state: str
+    reason: str | None
+
+
+class SiteView(BaseModel):
+    """A site that the job needs, as it stands."""
+
+    name: str
+    circuit: str
+    requests_per_second: float
+    slowed_down: bool
+    open_requests: int
+    waits_seconds: float | None
+    why: str | None
+
+
+class JobView(BaseModel):
+    """A job as it stands. `waiting_for` is what holds it up through no fault of its own."""
+
+    job_id: str
+    status: JobState
+    generation: int
+    counts: CountsView
+    failures: dict[str, int]
+    items_per_second: float
+    eta_seconds: float | None
+    cost: float
+    waiting_for: str | None
+    sites: list[SiteView]
+    circuit: CircuitView
+    scraper_id: str
+    name: str | None
+    labels: dict[str, str]
+    priority: int
+    callback_url: str | None
+    loaded_rows: int
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    execution_policy: dict[str, Any]
+    deleting: bool
+    stopping: str | None
+
+
+class JobList(BaseModel):
+    """The newest first. `next_cursor` goes on behind the last of them; null at the end."""
+
+    jobs: list[JobView]
+    next_cursor: str | None
+
+
+class PolicyView(BaseModel):
+    """The whole policy, defaults too."""
+
+    job_id: str
+    execution_policy: dict[str, Any]
+
+
+class DeletionView(BaseModel):
+    """The job is marked; workers remove it and all its data, and then it is not found any more."""
+
+    job_id: str
+    deleting: bool
+
+
+class ItemView(BaseModel):
+    """An item with its attempts and what they brought. `outcome` is `not_found` where the site has no such record."""
+
+    job_id: str
+    item_id: str
+    seq: int
+    input: dict[str, Any]
+    state: ItemState
+    outcome: str | None
+    failure: dict[str, Any] | None
+    reason: str | None
+    scraper_id: str
+    scraper_version: str
+    fence: int
+    tries: dict[str, int]
+    attempts: list[dict[str, Any]]
+    artifacts: list[dict[str, Any]]
+
+
+class OneItemView(ItemView):
+    """The same with what the list leaves out: its ends in earlier generations, and when it may run."""
+
+    generation: int
+    ended_at: float | None
+    not_before: float | None
+    suspect: bool
+    earlier: list[dict[str, Any]]
+
+
+class ItemList(BaseModel):
+    """By their place in the job. A page may be short though more follow: `next_cursor` says, null at the end."""
+
+    items: list[ItemView]
+    next_cursor: str | None
+
+
+class ScraperView(BaseModel):
+    """What a job may name. `origin`: `shipped`, `package …` or `file`."""
+
+    scraper_id: str
+    name: str
+    version: str
+    description: str
+    sites: list[str]
+    origin: str
+
+
+class ScraperList(BaseModel):
+    """All that can be run here, by id."""
+
+    scrapers: list[ScraperView]
+
+
+def job_view(status: JobStatus) -> dict[str, Any]:
+    """As JobView."""
+    return {**status.as_json(), "deleting": status.deleting, "stopping": status.stopping}
+
+
+def listed_item(job: Job, record: ItemRecord) -> dict[str, Any]:
+    """As ItemView."""
+    return entry(job, record)
+
+
+def one_item(job: Job, record: ItemRecord) -> dict[str, Any]:
+    """As OneItemView."""
+    return entry_with_past(job, record)

@@ -1,0 +1,1 @@
+"""`swath keys`: commands.py has the arguments, ring.py does the work."""

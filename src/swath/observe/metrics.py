@@ -1,0 +1,81 @@
+"""Metrics: what Prometheus reads (O2). Before: figures.py has counted; entrypoints/api/standing.py adds what the store
+knows. Imported by those who serve it alone, since nobody else needs the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from swath.observe.figures import Figures, Spread
+
+__all__ = ["CONTENT_TYPE", "Gauge", "exposition"]
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Gauge(msgspec.Struct, frozen=True):
+    """A figure that is what it is now. `values` by the value of the label; by "" when there is none."""
+
+    name: str
+    help: str
+    values: Mapping[str, float]
+    label: str | None = None
+    counts_up: bool = False
+
+
+def exposition(figures: Figures, gauges: Iterable[Gauge] = ()) -> bytes:
+    """The text that Prometheus reads, with what the platform says of the process."""
+
+    class Told(Collector):
+        def collect(self) -> Iterable[Metric]:
+            yield from _counted(figures)
+            yield from (_gauged(gauge) for gauge in gauges)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Told())
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+def _counted(figures: Figures) -> Iterator[Metric]:
+    def counter(name: str, told: str, labels: Sequence[str], values: Iterable[tuple[tuple[str, ...], int]]) -> Metric:
+        family = CounterMetricFamily(name, told, labels=labels)
+        for label, count in values:
+            family.add_metric(label, count)
+        return family
+
+    def spread(name: str, told: str, one: Spread) -> Metric:
+        family = HistogramMetricFamily(name, told)
+        family.add_metric([], one.up_to(), one.total)
+        return family
+
+    def single(values: Mapping[str, int]) -> list[tuple[tuple[str, ...], int]]:
+        return [((label,), count) for label, count in values.items()]
+
+    yield counter("swath_items", "Items whose end was committed here.", ("state", "kind"), figures.items.items())
+    yield counter("swath_attempts", "Tries at items, by failure.", ("kind",), single(figures.attempts))
+    yield spread("swath_attempt_seconds", "How long a try took.", figures.attempt_seconds)
+    yield counter("swath_site_requests", "Requests sent, by site policy.", ("site",), single(figures.site_requests))
+    received = single(figures.received_bytes)
+    yield counter("swath_received_bytes", "Bytes over the wire, by site policy.", ("site",), received)
+    yield spread("swath_commit_seconds", "How long a commit took.", figures.commit_seconds)
+    yield counter("swath_committed_items", "Ends that commits tried to write.", (), [((), figures.committed_items)])
+    yield counter(
+        "swath_http_requests", "Requests to the API.", ("method", "route", "status"), figures.requests.items()
+    )
+    yield spread("swath_http_request_seconds", "How long an answer of the API took.", figures.request_seconds)
+
+
+def _gauged(gauge: Gauge) -> Metric:
+    labels = () if gauge.label is None else (gauge.label,)
+    made = CounterMetricFamily if gauge.counts_up else GaugeMetricFamily
+    family = made(gauge.name, gauge.help, labels=labels)
+    for label, value in gauge.values.items():
+        family.add_metric([] if gauge.label is None else [label], value)
+    return family

@@ -1,0 +1,47 @@
+"""Several controllers on one AWS store: all serve, and when one dies the others go on with what it handed out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swath.testing.aws_servers import Endpoints
+from tests.api.serving import Place
+from tests.aws.commands_shell import AwsShell
+from tests.integrations.webhook.receiver import receiving
+
+
+def _place(folder: Path, shell: AwsShell, address: str) -> Place:
+    """A machine of its own on the same store."""
+    folder.mkdir()
+    place = Place(folder)
+    given = {name: value for name, value in shell.environment.items() if name not in ("SWATH_DATA", "SWATH_DEMO_URL")}
+    place.environment = place.environment | given | {"SWATH_ALLOW_PRIVATE": address, "SWATH_LEASE_SECONDS": "3"}
+    return place
+
+
+@pytest.mark.req("Q3", "N1", "Z1")
+async def test_two_controllers_serve_one_store(tmp_path: Path, aws: Endpoints, aws_name: str) -> None:
+    shell = AwsShell(tmp_path / "setup", aws, aws_name)
+    shell.done("aws", "init")
+    try:
+        async with receiving() as receiver:
+            one, two = (_place(tmp_path / name, shell, receiver.address) for name in ("one", "two"))
+            rows = [{"item_id": str(n), "input": {"n": n}} for n in range(5)]
+            body = {"scraper_id": "example-mock", "callback_url": receiver.url, "items": rows}
+            async with one.serving() as first, two.serving("--no-worker") as second:
+                await second.ask("POST", "/jobs", json=body | {"job_id": "both"})
+                assert (await first.until("both", "completed"))["counts"]["success"] == 5
+                assert (await receiver.until(1))[0].told["job_id"] == "both"
+                first.process.kill()
+                await first.process.wait()
+                await second.ask("POST", "/jobs", json=body | {"job_id": "alone"})
+                await second.ask("POST", "/jobs/alone/cancel")
+                assert (await second.until("alone", "cancelled"))["counts"]["cancelled"] == 5
+                assert (await receiver.until(2))[1].told["job_id"] == "alone"
+                (entry,) = await second.ask("GET", "/jobs/alone/webhooks")
+                assert entry["generation"] == 1
+                assert await second.stopped() == 0
+    finally:
+        shell.done("aws", "destroy", "--yes", aws_name, "--results")
