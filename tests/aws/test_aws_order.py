@@ -1,5 +1,6 @@
 """Jobs that come whole into DynamoDB: in one commit, however long they are, and at the price of two requests."""
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,19 @@ class Before:
     async def __call__(self, service: str, operation: str, params: dict[str, Any], send: Send) -> Answer:
         if operation == "transact_write_items" and self.call is not None:
             await self.call()
+        return await send()
+
+
+class DiesAfter:
+    """So many removals of rows."""
+
+    def __init__(self, removals: int) -> None:
+        self.left = removals
+
+    async def __call__(self, service: str, operation: str, params: dict[str, Any], send: Send) -> Answer:
+        self.left -= operation == "batch_write_item"
+        if self.left < 0:
+            raise EndpointConnectionError(endpoint_url="http://gone.invalid")
         return await send()
 
 
@@ -157,22 +171,25 @@ async def test_what_somebody_left_who_died_in_a_long_order_is_removed_after_a_wh
 
 @pytest.mark.req("Z1", "Q3")
 @pytest.mark.usefixtures("small_commits")
+@pytest.mark.parametrize("removals", [1, 99], ids=["some", "all"])
 async def test_a_long_order_whose_rows_were_removed_meanwhile_is_made_anew(
-    stores: Stores, tmp_path: Path, clock: FakeClock
+    stores: Stores, tmp_path: Path, clock: FakeClock, removals: int
 ) -> None:
-    """It took more than an hour, and somebody took it for dead."""
+    """It took more than an hour, and somebody took it for dead, who may have died in his turn."""
     network = Before()
     store, other = (
         stores.open(tmp_path / "a", clock, intercept=network, patience_seconds=1.0),
         stores.open(tmp_path / "b", clock),
     )
+    cleaner = stores.open(tmp_path / "c", clock, intercept=DiesAfter(removals), patience_seconds=1.0)
     commits = []
 
     async def sleep_before_the_second() -> None:
         commits.append(1)
         if len(commits) == 2:
             clock.advance(HOUR_SECONDS)
-            await other.claim_deletion("worker")
+            with contextlib.suppress(StoreUnavailable):
+                await cleaner.claim_deletion("worker")
 
     network.call = sleep_before_the_second
     await store.order(order(), batch(0, 1, ids(450)))
