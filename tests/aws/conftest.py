@@ -12,6 +12,8 @@ from swath.backends.aws.setup import make_table
 from swath.backends.aws.table import Table
 from swath.testing.aws_servers import Endpoints, Shared, shared_servers
 from swath.testing.aws_servers.endpoints import DISTURBING
+from swath.testing.clock import FakeClock
+from tests.aws.stores import Line, Stores, stores_on
 
 _numbers = itertools.count(1)
 
@@ -55,3 +57,24 @@ async def table(clients: AwsClients, aws_name: str) -> AsyncIterator[Table]:
     await make_table(clients, aws_name)
     yield Table(clients, aws_name)
     await clients.call("dynamodb", "delete_table", TableName=aws_name)
+
+
+@pytest.fixture(scope="module")
+def line() -> Iterator[Line]:
+    """Connections that the stores of a module share."""
+    line = Line()
+    yield line
+    line.close()
+
+
+@pytest.fixture
+async def stores(line: Line, aws_name: str) -> AsyncIterator[Stores]:
+    """Stores on an empty table, closed and gone after the test."""
+    async with stores_on(line, aws_name) as stores:
+        yield stores
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Stands still until the test moves it."""
+    return FakeClock()

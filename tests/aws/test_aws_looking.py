@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,20 +26,7 @@ from swath.testing.contracts.orders import (
     ready,
     success,
 )
-from tests.aws.stores import Line, Stores, stores_on
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    line = Line()
-    yield line
-    line.close()
-
-
-@pytest.fixture
-async def stores(line: Line, aws_name: str) -> AsyncIterator[Stores]:
-    async with stores_on(line, aws_name) as stores:
-        yield stores
+from tests.aws.stores import Stores
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Jobs that come whole into DynamoDB: in one commit, however long they are, and at the price of two requests."""
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +18,9 @@ from swath.domain.transitions import JobState
 from swath.testing.aws_faults import Faults, Rates
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import batch, claim_all, claimed, end_job, finished, listing, order, success
-from tests.aws.stores import Line, Stores, stores_on
+from tests.aws.stores import Stores
 
 HOUR_SECONDS = 3_600
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    line = Line()
-    yield line
-    line.close()
-
-
-@pytest.fixture
-async def stores(line: Line, aws_name: str) -> AsyncIterator[Stores]:
-    async with stores_on(line, aws_name) as stores:
-        yield stores
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture

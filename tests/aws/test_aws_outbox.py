@@ -1,7 +1,6 @@
 """The outbox on DynamoDB: what it costs, two who send at once, and what a death leaves in its list."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +17,9 @@ from swath.domain.transitions import JobState
 from swath.domain.webhook import Delivery, Webhook, noted
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import ready, run_all
-from tests.aws.stores import Line, Stores, stores_on
+from tests.aws.stores import Stores
 
 HOLD_SECONDS = 30.0
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    line = Line()
-    yield line
-    line.close()
-
-
-@pytest.fixture
-async def stores(line: Line, aws_name: str) -> AsyncIterator[Stores]:
-    async with stores_on(line, aws_name) as stores:
-        yield stores
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The store on DynamoDB keeps the contracts of all parts of the store. What only it promises is in the files beside."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -21,13 +21,6 @@ from swath.testing.contracts import (
 from swath.testing.contracts.job_store_pace import Runner
 from swath.testing.contracts.orders import Store, begun, claimed, failed, finished, policy, ready, success
 from tests.aws.stores import Line, Stores, killer, stores_on
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    line = Line()
-    yield line
-    line.close()
 
 
 class AwsFixtures:

@@ -1,7 +1,7 @@
 """What the store asks of DynamoDB, counted in requests and in its own units; decision 0013 has the figures."""
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,23 +14,10 @@ from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import batch, claimed, end_job, order
-from tests.aws.stores import Line, Stores, stores_on
+from tests.aws.stores import Stores
 
 WRITE_DOLLARS = 0.625e-6  # on demand, per unit
 READ_DOLLARS = 0.125e-6
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    line = Line()
-    yield line
-    line.close()
-
-
-@pytest.fixture
-async def stores(line: Line, aws_name: str) -> AsyncIterator[Stores]:
-    async with stores_on(line, aws_name) as stores:
-        yield stores
 
 
 @pytest.fixture

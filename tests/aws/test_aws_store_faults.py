@@ -1,6 +1,5 @@
 """The store on bad days: lost answers, throttles, conflicts, and a table that is gone for a while."""
 
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,7 @@ from swath.domain.lease import Report
 from swath.testing.aws_faults import Faults, Rates
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import batch, claimed, end_job, finished, listing, order, ready, success
-from tests.aws.stores import Line, Stores, stores_on
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    line = Line()
-    yield line
-    line.close()
-
-
-@pytest.fixture
-async def stores(line: Line, aws_name: str) -> AsyncIterator[Stores]:
-    async with stores_on(line, aws_name) as stores:
-        yield stores
+from tests.aws.stores import Stores
 
 
 class NoAnswers:

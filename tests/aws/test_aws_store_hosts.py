@@ -1,7 +1,6 @@
 """Workers on several hosts: folders stand for hosts, because processes of one host see each other's lock files."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,27 +14,9 @@ from swath.domain.lease import POISON_CRASHES, Directive, Report
 from swath.domain.transitions import JobState
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import begun, claim_all, claimed, finished, listing, policy, ready, success
-from tests.aws.stores import Line, Stores, killer, stores_on
+from tests.aws.stores import Stores, killer
 
 LEASE_SECONDS = 30.0
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    line = Line()
-    yield line
-    line.close()
-
-
-@pytest.fixture
-async def stores(line: Line, aws_name: str) -> AsyncIterator[Stores]:
-    async with stores_on(line, aws_name) as stores:
-        yield stores
 
 
 @pytest.fixture

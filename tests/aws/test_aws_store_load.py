@@ -1,7 +1,6 @@
 """Loading into DynamoDB: rows first, truth last. What a load leaves behind that was given up is no part of any job."""
 
 import random
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,7 @@ from swath.domain.selection import Selection
 from swath.ports.job_store import Batch, Duplicate, Loaded
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import batch, claim_all, end_job, failed, finished, listing, order, run_all, success
-from tests.aws.stores import Line, Stores, stores_on
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    line = Line()
-    yield line
-    line.close()
-
-
-@pytest.fixture
-async def stores(line: Line, aws_name: str) -> AsyncIterator[Stores]:
-    async with stores_on(line, aws_name) as stores:
-        yield stores
+from tests.aws.stores import Stores
 
 
 @pytest.fixture

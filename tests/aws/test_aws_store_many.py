@@ -3,7 +3,6 @@
 import itertools
 import random
 import secrets
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +20,9 @@ from swath.domain.failure import Failure, FailureKind
 from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import claim_all, claimed, finished, listing, policy, ready, success
-from tests.aws.stores import Line, Stores, stores_on
+from tests.aws.stores import Stores
 
 LEASE_SECONDS = 30.0
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    line = Line()
-    yield line
-    line.close()
-
-
-@pytest.fixture
-async def stores(line: Line, aws_name: str) -> AsyncIterator[Stores]:
-    async with stores_on(line, aws_name) as stores:
-        yield stores
 
 
 @pytest.fixture
