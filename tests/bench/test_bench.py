@@ -15,7 +15,9 @@ from swath.testing.bench.cost import Cost, measured, measured_until
 from swath.testing.bench.figures import Result, Sample, aims_of, sample_of
 from swath.testing.bench.order import Order
 from swath.testing.bench.pages import FIELDS, body_of, item_ids, truth_of
-from swath.testing.soak.report import BEGIN, END
+from swath.testing.tables import marks
+
+BEGIN, END = marks()
 
 ITEMS = 200
 

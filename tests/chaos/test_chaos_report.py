@@ -8,8 +8,11 @@ from swath.observe.crash_points import POINTS
 from swath.testing.chaos.crash_runs import MOST_ITEMS, cases
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.recovery import Recovery, Spread
-from swath.testing.chaos.report import BEGIN, END, Figures, command_line, write_page
+from swath.testing.chaos.report import Figures, command_line, write_page
 from swath.testing.chaos.watch import Held, Watch
+from swath.testing.tables import marks
+
+BEGIN, END = marks()
 
 
 def test_a_spread_tells_median_tail_and_longest() -> None:

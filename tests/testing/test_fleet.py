@@ -21,8 +21,10 @@ from swath.testing.fleet.slots import Slow
 from swath.testing.fleet.work import Order, Worked, work
 from swath.testing.slot_use import SlotPlan, Used
 from swath.testing.soak.job import item_ids
-from swath.testing.soak.report import BEGIN, END
+from swath.testing.tables import marks
 from tests.aws.conftest import aws, aws_servers
+
+BEGIN, END = marks()
 
 __all__ = ["aws", "aws_servers"]  # the fixtures of the servers
 

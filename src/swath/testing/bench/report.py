@@ -9,7 +9,7 @@ from typing import Final
 
 from swath.testing.bench.figures import Figures, Result
 from swath.testing.soak.aims import Aim
-from swath.testing.soak.report import BEGIN, END
+from swath.testing.tables import NO_HEAD, Section, put_into
 
 __all__ = ["table", "write_page"]
 
@@ -28,21 +28,14 @@ def table(figures: Figures) -> str:
 
 def write_page(page: Path, figures: Figures) -> None:
     """Replaces what stands between the marks of a page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{page} has no place for figures: {BEGIN} … {END}")
-    lines = []
+    sections: list[Section] = []
     for kind, head in HEADS.items():
-        results = [result for result in figures.results if result.kind == kind]
-        if results:
-            lines += [f"| {head} | CPU ms an item | items/s | peak MB |", "|---|---|---|---|"]
-            lines += [f"| {' | '.join(_cells(result))} |" for result in results] + [""]
+        if results := [_cells(result) for result in figures.results if result.kind == kind]:
+            sections.append(((head, "CPU ms an item", "items/s", "peak MB"), results))
     if figures.aims:
-        lines += ["| aim | reached | figures |", "|---|---|---|"]
-        lines += [f"| {aim.name} | {_reached(aim)} | {aim.told} |" for aim in figures.aims] + [""]
-    lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _facts(figures))]
-    page.write_text("\n".join([before + BEGIN, "", *lines, "", END + after]), encoding="utf-8")
+        aims = [(aim.name, _reached(aim), aim.told) for aim in figures.aims]
+        sections.append((("aim", "reached", "figures"), aims))
+    put_into(page, [*sections, (NO_HEAD, _facts(figures))])
 
 
 def _cells(result: Result) -> tuple[str, str, str, str]:

@@ -8,18 +8,16 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from swath.testing.chaos.check import Checked
 from swath.testing.chaos.crash_runs import Case
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.recovery import Spread
 from swath.testing.chaos.storm import Storm
+from swath.testing.tables import NO_HEAD, as_text, put_into
 
 __all__ = ["Figures", "command_line", "machine", "table", "write_page"]
-
-BEGIN: Final = "<!-- figures: begin -->"
-END: Final = "<!-- figures: end -->"
 
 
 def machine() -> str:
@@ -93,19 +91,12 @@ def command_line(options: Mapping[str, object], seed: int) -> str:
 
 def table(figures: Figures) -> str:
     """Two columns for a terminal."""
-    rows = _rows(figures)
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+    return as_text([(NO_HEAD, _rows(figures))])
 
 
 def write_page(page: Path, figures: Figures) -> None:
     """Replaces what stands between the marks of a page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{page} has no place for figures: {BEGIN} … {END}")
-    lines = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _rows(figures))]
-    page.write_text("\n".join([before + BEGIN, "", *lines, "", END + after]), encoding="utf-8")
+    put_into(page, [(NO_HEAD, _rows(figures))])
 
 
 def _rows(figures: Figures) -> list[tuple[str, str]]:

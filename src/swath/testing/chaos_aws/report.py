@@ -15,6 +15,7 @@ from swath.testing.chaos_aws.check import Checked
 from swath.testing.chaos_aws.job import AwsJob
 from swath.testing.chaos_aws.pace import Paced
 from swath.testing.chaos_aws.storm import Storm
+from swath.testing.tables import NO_HEAD, as_text, put_into
 
 __all__ = ["Figures", "table", "write_page"]
 
@@ -81,21 +82,12 @@ def _injected(folder: Path) -> Counter[str]:
 
 def table(figures: Figures) -> str:
     """Two columns for a terminal."""
-    rows = _rows(figures)
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+    return as_text([(NO_HEAD, _rows(figures))])
 
 
 def write_page(page: Path, figures: Figures) -> None:
     """Replaces what stands between the marks of a page: of outages, if there were any, else of the storm."""
-    kind = "outages" if figures.outages else "figures"
-    begin_mark, end_mark = f"<!-- {kind}: begin -->", f"<!-- {kind}: end -->"
-    before, begin, rest = page.read_text(encoding="utf-8").partition(begin_mark)
-    _, end, after = rest.partition(end_mark)
-    if not (begin and end):
-        raise SystemExit(f"{page} has no place for figures: {begin_mark} … {end_mark}")
-    lines = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _rows(figures))]
-    page.write_text("\n".join([before + begin, "", *lines, "", end + after]), encoding="utf-8")
+    put_into(page, [(NO_HEAD, _rows(figures))], "outages" if figures.outages else "figures")
 
 
 def _rows(figures: Figures) -> list[tuple[str, str]]:

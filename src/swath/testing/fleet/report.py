@@ -15,15 +15,13 @@ from swath.testing.fleet.loading import Loaded
 from swath.testing.fleet.meters import Asked
 from swath.testing.fleet.slots import Slow
 from swath.testing.fleet.work import Worked
-from swath.testing.soak.report import BEGIN, END
+from swath.testing.tables import NO_HEAD, Section, as_text, put_into
 
 __all__ = ["MOST_DOLLARS", "Figures", "as_json", "problems", "table", "write_page"]
 
 MOST_DOLLARS: Final = 1.0  # for DynamoDB and SQS and a million items
 LEAST_SLOTS: Final = 0.9
 _SERVERS: Final = "DynamoDB Local, SeaweedFS, ministack"
-
-Section = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 @dataclass(kw_only=True)
@@ -64,28 +62,12 @@ def as_json(figures: Figures) -> str:
 
 def table(figures: Figures) -> str:
     """For a terminal."""
-    blocks = []
-    for head, rows in _sections(figures):
-        lines = [row for row in (head, *rows) if any(row)]
-        widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-        blocks.append("\n".join("  " + "  ".join(map(str.ljust, line, widths)).rstrip() for line in lines))
-    return "\n\n".join(blocks)
+    return as_text(_sections(figures))
 
 
 def write_page(page: Path, figures: Figures) -> None:
     """Replaces what stands between the marks of a page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{page} has no place for figures: {BEGIN} … {END}")
-    lines: list[str] = []
-    for head, rows in _sections(figures):
-        lines += ["", _line(head), "|" + "---|" * len(head), *map(_line, rows)]
-    page.write_text("\n".join([before + BEGIN, *lines, "", END + after]), encoding="utf-8")
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
+    put_into(page, _sections(figures))
 
 
 def _sections(figures: Figures) -> list[Section]:
@@ -99,7 +81,7 @@ def _sections(figures: Figures) -> list[Section]:
     if slow := [*figures.scaled, *([figures.slots] if figures.slots else [])]:
         head = ("pages of 200 ms", "items/s", "slots used", "requests an item", "DynamoDB and SQS, $ a million")
         sections.append((head, list(map(_slow_row, slow))))
-    return [*sections, (("", ""), _other_rows(figures))]
+    return [*sections, (NO_HEAD, _other_rows(figures))]
 
 
 def _on_aws(figures: Figures) -> list[tuple[str, Worked]]:

@@ -7,15 +7,13 @@ import platform
 import sqlite3
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from swath.testing.soak.aims import Aim
 from swath.testing.soak.watch import Run
+from swath.testing.tables import NO_HEAD, Section, as_text, put_into
 
 __all__ = ["Figures", "table", "write_page"]
-
-BEGIN: Final = "<!-- figures: begin -->"
-END: Final = "<!-- figures: end -->"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,27 +37,16 @@ class Figures:
 
 def table(figures: Figures) -> str:
     """For a terminal."""
-    rows = [*_aim_rows(figures), *((name, value, "") for name, value in _rows(figures))]
-    width = max(len(name) for name, *_ in rows)
-    return "\n".join(f"  {name:<{width}}  {value}  {told}".rstrip() for name, value, told in rows)
+    return as_text(_sections(figures))
 
 
 def write_page(page: Path, figures: Figures) -> None:
     """Replaces what stands between the marks of a page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{page} has no place for figures: {BEGIN} … {END}")
-    lines = [
-        "| aim | reached | figures |",
-        "|---|---|---|",
-        *(f"| {name} | {value} | {told} |" for name, value, told in _aim_rows(figures)),
-        "",
-        "| | |",
-        "|---|---|",
-        *(f"| {name} | {value} |" for name, value in _rows(figures)),
-    ]
-    page.write_text("\n".join([before + BEGIN, "", *lines, "", END + after]), encoding="utf-8")
+    put_into(page, _sections(figures))
+
+
+def _sections(figures: Figures) -> list[Section]:
+    return [(("aim", "reached", "figures"), _aim_rows(figures)), (NO_HEAD, _rows(figures))]
 
 
 def _aim_rows(figures: Figures) -> list[tuple[str, str, str]]:
