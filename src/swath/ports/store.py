@@ -1,5 +1,5 @@
 """Store: the ports that one back end serves together, because its commits span them: jobs, what people do to them, who
-works on what, endings, and the webhooks that are written with these; and the keys. Chosen in bootstrap.py."""
+works on what, endings, and the webhooks that are written with these; and the keys. Chosen in bootstrap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings as values: which there are, and their defaults. Before: reading.py fills them in. After: bootstrap.py."""
+"""Settings as values: which there are, and their defaults. Before: reading.py fills them in. After: bootstrap."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Places: where store, queue and results are, each named by a URL (Q4). Before: values.py hands over what was written.
 
-After: bootstrap.py opens the back end that they name. No place carries credentials: those are AWS's own business.
+After: bootstrap opens the back end that they name. No place carries credentials: those are AWS's own business.
 """
 
 from __future__ import annotations

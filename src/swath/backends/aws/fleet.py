@@ -1,6 +1,6 @@
 """Fleet: everything that one process needs of a store on AWS, joined and opened, and closed in the right order.
 
-bootstrap.py opens one when the settings name a table. Results are apart (results.py): they may be in a folder.
+bootstrap opens one when the settings name a table. Results are apart (results.py): they may be in a folder.
 """
 
 from __future__ import annotations

@@ -1,0 +1,110 @@
+"""The ways out of a process: to the sites, and to the receivers of webhooks, past one guard. Before: services.py."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from swath import __version__
+from swath.backends.embedded.site_book import EmbeddedSiteBook
+from swath.backends.host.listening import ListeningPorts
+from swath.bootstrap.services import Services, new_worker_id
+from swath.integrations.webhook.courier import Courier, CourierOptions
+from swath.integrations.webhook.payload import Payload
+from swath.proxies.ways import Ways
+from swath.settings import Settings, SqlitePlace
+from swath.sites.circuits import SiteCircuits
+from swath.sites.pacer import Pacer
+from swath.web.egress.guard import Guard
+from swath.web.egress.resolver import SystemResolver
+from swath.web.passage import Network
+from swath.web.proxied_transport import ProxiedTransport, RoutedTransport
+from swath.web.robots import Robots
+from swath.web.wreq_transport import WreqTransport
+
+__all__ = ["Outside", "listening_ports", "make_guard", "make_network", "open_outside"]
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
+    """The ways out of one process: to the sites, and to those who want to hear of the ends of jobs."""
+
+    worker_id: str
+    guard: Guard
+    network: Network
+    courier: Courier
+
+
+@asynccontextmanager
+async def open_outside(services: Services) -> AsyncIterator[Outside]:
+    """All of them, under a worker id of their own."""
+    settings, worker_id, guard = services.settings, new_worker_id(), make_guard(services)
+    options = CourierOptions(
+        secrets=settings.webhook_secret,
+        retry_seconds=settings.webhook_retry_seconds,
+        timeout_seconds=settings.webhook_timeout_seconds,
+        lease_seconds=settings.lease_seconds,
+        agent=f"swath/{__version__}",
+    )
+    async with make_network(services, worker_id, guard) as network:
+        payload = Payload(services.store, services.storage, settings.public_url)
+        courier = Courier(services.store, payload, network.transport, services.clock, options)
+        try:
+            yield Outside(worker_id=worker_id, guard=guard, network=network, courier=courier)
+        finally:
+            await courier.close()
+
+
+def make_guard(services: Services) -> Guard:
+    """Says where this process may connect to."""
+    settings, clock = services.settings, services.clock
+    allowed = [*settings.allow_private, *_demo_sites(settings)]
+    return Guard(SystemResolver(clock), clock, allow_private=allowed, own_ports=listening_ports(settings))
+
+
+def listening_ports(settings: Settings) -> ListeningPorts:
+    """Where controllers of this machine that share the store listen."""
+    place = settings.places.store
+    folder = place.folder if isinstance(place, SqlitePlace) else settings.data
+    return ListeningPorts(folder / "controllers")
+
+
+@asynccontextmanager
+async def make_network(services: Services, worker_id: str, guard: Guard | None = None) -> AsyncIterator[Network]:
+    """The way from this process to the sites, with everything that stands in between."""
+    settings, clock = services.settings, services.clock
+    if isinstance(services.sites, EmbeddedSiteBook):
+        services.sites.check()
+    guard = guard or make_guard(services)
+    proxied = ProxiedTransport(guard)
+    direct = WreqTransport(guard)
+    for policy in [services.directory.default, *(site.policy for site in services.directory.sites.values())]:
+        if policy.impersonate is not None:
+            direct.check_impersonation(policy.impersonate)
+    transport = RoutedTransport(direct, proxied)
+    pacer, circuits = Pacer(services.sites, clock, worker_id), SiteCircuits(services.sites, clock)
+    try:
+        yield Network(
+            transport=transport,
+            directory=services.directory,
+            pacer=pacer,
+            circuits=circuits,
+            robots=Robots(services.sites, clock, settings.robots_agent),
+            ways=Ways(settings.proxies, clock, proxied.knock, services.sites),
+            clock=clock,
+        )
+    finally:
+        await circuits.close()
+        await pacer.close()
+        await transport.close()
+
+
+def _demo_sites(settings: Settings) -> list[str]:
+    """The demo site may be reached where it is ours: on this very machine."""
+    parts = urlsplit(settings.demo_url)
+    return [parts.netloc] if parts.hostname in _LOOPBACK and parts.port is not None else []

@@ -1,0 +1,203 @@
+"""Services: store, queue, results and site policies as the settings name them. After: network.py and workers.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import asdict
+
+from swath.backends.clock import SystemClock
+from swath.backends.embedded.results import FolderResults
+from swath.backends.embedded.site_book import EmbeddedSiteBook
+from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.polling import PollingQueue
+from swath.domain.errors import StoreUnavailable, UserError
+from swath.domain.job import JobStatus
+from swath.kit.registry import Registry
+from swath.pipeline.dispatch.outlook import with_outlook
+from swath.ports.clock import Clock
+from swath.ports.leader import Leader
+from swath.ports.result_storage import ResultStorage
+from swath.ports.site_book import SiteBook
+from swath.ports.store import Store
+from swath.ports.work_queue import WorkQueue
+from swath.settings import DynamoPlace, S3Place, Settings, SqlitePlace
+from swath.sites.directory import SiteDirectory
+
+__all__ = [
+    "Services",
+    "check_results",
+    "check_services",
+    "make_directory",
+    "make_registry",
+    "new_worker_id",
+    "open_services",
+    "open_sites",
+    "require_aws",
+]
+
+_log = logging.getLogger("swath")
+
+PATIENCE_SECONDS: Final = 15.0  # with AWS, before a call counts as not answered
+LOOK_SECONDS: Final = 3.0
+_AWS_LIBRARIES: Final = ("aiobotocore", "obstore")
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """The back end of one process. `queue` is the end of it that the worker of this process has; `leader` makes a
+    candidate of a worker, where one of them has to do something for all."""
+
+    settings: Settings
+    clock: Clock
+    store: Store
+    queue: WorkQueue
+    storage: ResultStorage
+    sites: SiteBook
+    directory: SiteDirectory
+    leader: Callable[[str], Leader] | None = None
+
+    async def status(self, job_id: str) -> JobStatus:
+        """Where a job stands, with what its sites mean for it, if that can be told."""
+        status = await self.store.status(job_id)
+        try:
+            return await with_outlook(status, self.directory, self.sites, self.clock)
+        except (StoreUnavailable, UserError):
+            return status
+
+
+@asynccontextmanager
+async def open_services(settings: Settings, *, only_looks: bool = False) -> AsyncIterator[Services]:
+    """What the settings name: store, queue, results, and the site policies. The back end is chosen by URL (Q4).
+
+    Who only looks is told soon when AWS does not answer.
+    """
+    patience_seconds = LOOK_SECONDS if only_looks else PATIENCE_SECONDS
+    clock, places = SystemClock(), settings.places
+    directory = make_directory(settings)
+    if places.uses_aws:
+        require_aws()
+    async with AsyncExitStack() as stack:
+        if isinstance(places.store, DynamoPlace):
+            back_end = await _open_aws(stack, settings, places.store, clock, patience_seconds=patience_seconds)
+        else:
+            back_end = _open_embedded(stack, settings, places.store, clock)
+        storage = _open_results(stack, settings, clock)
+        yield Services(settings=settings, clock=clock, storage=storage, directory=directory, **asdict(back_end))
+
+
+class _BackEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes from one hand, because it shares a file or a table."""
+
+    store: Store
+    queue: WorkQueue
+    sites: SiteBook
+    leader: Callable[[str], Leader] | None = None
+
+
+def _open_embedded(stack: AsyncExitStack, settings: Settings, place: SqlitePlace, clock: Clock) -> _BackEnd:
+    store = EmbeddedStore.open(place.folder, clock, settings.lease_seconds)
+    stack.push_async_callback(store.close)
+    sites = EmbeddedSiteBook(place.folder, clock)
+    stack.push_async_callback(sites.close)
+    return _BackEnd(store=store, queue=PollingQueue(clock), sites=sites)
+
+
+async def _open_aws(
+    stack: AsyncExitStack,
+    settings: Settings,
+    place: DynamoPlace,
+    clock: Clock,
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> _BackEnd:
+    from swath.backends.aws.fleet import Names, open_fleet
+
+    queue = settings.places.queue
+    names = Names(
+        table=place.table,
+        table_region=place.region,
+        queue=place.table if queue is None else queue.name,
+        queue_region=None if queue is None else queue.region,
+    )
+    fleet = await stack.enter_async_context(
+        open_fleet(names, settings.data, clock, settings.lease_seconds, patience_seconds)
+    )
+    return _BackEnd(store=fleet.store, queue=fleet.queue, sites=fleet.sites, leader=fleet.leader)
+
+
+def _open_results(stack: AsyncExitStack, settings: Settings, clock: Clock) -> ResultStorage:
+    place = settings.places.results
+    if isinstance(place, S3Place):
+        from swath.backends.aws.results import S3Results
+
+        remote = S3Results.open(str(place), clock)
+        stack.callback(lambda: _log.info("asked of S3: %s", dict(remote.meter.requests)))
+        stack.push_async_callback(remote.close)
+        return remote
+    folder = FolderResults(place.folder, fsync=settings.fsync)
+    stack.push_async_callback(folder.close)
+    return folder
+
+
+@asynccontextmanager
+async def open_sites(settings: Settings) -> AsyncIterator[SiteBook]:
+    """The site book alone, for who only looks and does not wait: it can be read when the store cannot be opened."""
+    place, clock = settings.places.store, SystemClock()
+    async with AsyncExitStack() as stack:
+        if isinstance(place, DynamoPlace):
+            yield (await _open_aws(stack, settings, place, clock, patience_seconds=LOOK_SECONDS)).sites
+        else:
+            book = EmbeddedSiteBook(place.folder, clock)
+            stack.push_async_callback(book.close)
+            yield book
+
+
+def require_aws() -> None:
+    """Raises UserError when the libraries of the AWS back end are not installed."""
+    if any(importlib.util.find_spec(name) is None for name in _AWS_LIBRARIES):
+        raise UserError("the AWS back end is not installed; get it with: pip install 'swath[aws]'")
+
+
+def make_directory(settings: Settings) -> SiteDirectory:
+    """Shipped and own site policies; the demo site is where the settings say it is. Raises BadInput."""
+    return SiteDirectory.load(settings.sites, {"demo-county": [urlsplit(settings.demo_url).netloc]})
+
+
+def make_registry(settings: Settings) -> Registry:
+    """Shipped, installed and local scrapers, found when they are asked for."""
+    return Registry(settings.scrapers, default=settings.default_scraper)
+
+
+async def check_services(services: Services) -> None:
+    """A mistake is said once, before anything is started: a folder that is only for reading, a table or a bucket that
+    was never made. Raises UserError.
+
+    A full disk or a locked store is no mistake: a worker waits for them.
+    """
+    with suppress(StoreUnavailable):
+        await services.store.backlog()
+        await services.store.renew(new_worker_id(), [])  # changes nothing, but could
+    await check_results(services)
+
+
+async def check_results(services: Services) -> None:
+    """Raises UserError when the place for results cannot be used: before work begins, not in its midst."""
+    if isinstance(services.settings.places.results, S3Place):
+        with suppress(KeyError, StoreUnavailable):  # a worker waits for what does not answer
+            await services.storage.get("swath", "job_metadata.json")
+
+
+def new_worker_id() -> str:
+    """Host, process and a little chance: plain enough to name a file."""
+    host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname()).strip("-")[:40] or "host"
+    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
