@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from swath.testing.soak import chart, count, report
+from swath.testing.soak import chart, count
 from swath.testing.soak.__main__ import main
 from swath.testing.soak.aims import Aim
 from swath.testing.soak.job import JOB_ID, SoakJob, item_ids
 from swath.testing.soak.watch import Run, Sample
+from swath.testing.tables import marks
 
 ITEMS = 2_000
 
@@ -21,7 +22,8 @@ ITEMS = 2_000
 def soaked(tmp_path_factory: pytest.TempPathFactory) -> tuple[SoakJob, Path]:
     folder = tmp_path_factory.mktemp("soak")
     figures, page = folder / "figures.json", folder / "page.md"
-    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
+    begin, end = marks()
+    page.write_text(f"before\n{begin}\nold\n{end}\nafter\n", encoding="utf-8")
     sizes = ["--items", str(ITEMS), "--small", "300", "--kills", "1", "--keep"]
     code = main([*sizes, "--folder", str(folder), "--json", str(figures), "--page", str(page)])
     assert code == 0

@@ -6,6 +6,7 @@ from swath.bootstrap.network import Outside, listening_ports, make_network, open
 from swath.bootstrap.services import (
     Services,
     check_services,
+    make_directory,
     make_registry,
     new_worker_id,
     open_services,
@@ -19,6 +20,7 @@ __all__ = [
     "Services",
     "check_services",
     "listening_ports",
+    "make_directory",
     "make_finisher",
     "make_keeper",
     "make_network",
