@@ -8,13 +8,14 @@ SERVERS := .venv-servers
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
-WORKERS ?= 2
+# Test processes. Many tests wait more than they work, so two cores bear three.
+WORKERS ?= 3
 
 # Hash checking is on for every file; the project itself is built with the pinned backend, so nothing unpinned is fetched.
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing fleet bench bench-sync bench-site lock clean
+.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing fleet simulate load fuzz-api bench bench-sync bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -63,6 +64,12 @@ fleet: $(VENV)/.dev servers ## Measure jobs on the local AWS servers: cost, thro
 
 simulate: $(VENV)/.dev ## Simulate a fleet of 1,000 workers and a million items on a fake clock (ARGS="--short" for the small form)
 	@$(BIN)/python -m swath.testing.simulation $(ARGS)
+
+load: $(VENV)/.dev ## Load a million items over HTTP, with a kill on the way, and time what the API answers (ARGS="--short")
+	@$(BIN)/python -m swath.testing.api_load $(ARGS)
+
+fuzz-api: $(VENV)/.dev ## Let schemathesis loose on a real controller, with and without keys (ARGS="--examples 20")
+	@$(BIN)/python -m swath.testing.api_fuzz $(ARGS)
 
 bench: $(VENV)/.dev $(PEERS)/.installed ## Swath, Scrapy, Crawlee and a script on the same pages (ARGS="--help" for its options)
 	@$(BIN)/python -m swath.testing.bench $(ARGS)
