@@ -15,7 +15,7 @@ WORKERS ?= 3
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing fleet simulate load fuzz-api bench bench-sync bench-site lock clean
+.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing fleet simulate load fuzz-api bench profile bench-sync bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -73,6 +73,9 @@ fuzz-api: $(VENV)/.dev ## Let schemathesis loose on a real controller, with and 
 
 bench: $(VENV)/.dev $(PEERS)/.installed ## Swath, Scrapy, Crawlee and a script on the same pages (ARGS="--help" for its options)
 	@$(BIN)/python -m swath.testing.bench $(ARGS)
+
+profile: $(VENV)/.dev ## What the CPU of an item is spent on (ARGS="--page FILE")
+	@$(BIN)/python -m swath.testing.bench.profile $(ARGS)
 
 bench-sync: $(VENV)/.dev ## Measure what a scrape on demand costs beside its fetch (ARGS="--scrapes 500")
 	@$(BIN)/python -m swath.testing.sync_bench $(ARGS)

@@ -9,7 +9,7 @@ import json
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -20,14 +20,15 @@ from swath.testing.bench.order import CONCURRENCY, Order
 __all__ = ["load", "loaded", "records", "run", "run_workers"]
 
 JOB_ID: Final = "bench"
-COMMAND: Final = (sys.executable, "-m", "swath.entrypoints.cli.main")
+MODULE: Final = ("-m", "swath.entrypoints.cli.main")
+COMMAND: Final = (sys.executable, *MODULE)
 SCRAPER: Final = "bench_scraper.py"
 FASTEST_PER_SECOND: Final = 1_000_000
 
 
-def run(order: Order, keep: str) -> Cost:
-    """`swath run`: load, work, manifests, all in one process."""
-    return measured([*COMMAND, "run", *_job(order, keep)], _environment(order), order.log)
+def run(order: Order, keep: str, module: Sequence[str] = MODULE) -> Cost:
+    """`swath run`: load, work, manifests, all in one process. Another `module` may stand around the command line."""
+    return measured([sys.executable, *module, "run", *_job(order, keep)], _environment(order), order.log)
 
 
 def run_workers(order: Order, processes: int) -> Cost:
