@@ -75,8 +75,8 @@ class Place:
         }
 
     async def start(self, *arguments: str, armed: bool = False, **variables: str) -> asyncio.subprocess.Process:
-        """Starts a command; through swath.testing.crash if it is `armed`."""
-        words = [ARMED, "--"] if armed else [MODULE]
+        """Starts a command; through swath.testing.crash if it is `armed`, or broken on purpose."""
+        words = [ARMED, "--"] if armed or "SWATH_BROKEN" in self.environment else [MODULE]
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",

@@ -133,6 +133,10 @@ def test_errors_have_stable_codes(
 async def test_a_wrong_method_is_told_all_right_ones(api: Api) -> None:
     answer = await api.ask("PUT", "/jobs/a")
     assert (answer.status_code, answer.headers["allow"]) == (405, "DELETE, GET")
+    for path in ("/api/v1/scrape/batch", "/api/v1/scrape/sync"):
+        for method in ("PUT", "GET"):
+            answer = await api.ask(method, path)
+            assert (answer.status_code, answer.headers["allow"]) == (405, "POST"), "its name is no task id"
 
 
 @pytest.mark.req("I1", "Z5", "Z7")

@@ -105,6 +105,36 @@ async def test_odd_requests_cost_a_refusal_and_no_more(served: tuple[Api, httpx.
     assert (await client.get("/scrapers")).status_code == 200
 
 
+@pytest.mark.req("Z5", "I1")
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"NONSENSE\r\n\r\n", "validation_error"),
+        (b"GET /jobs?cursor=" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "payload_too_large"),
+        (b"GET /jobs HTTP/1.1\r\nX: " + b"y" * 140_000, "payload_too_large"),
+    ],
+)
+async def test_what_the_server_refuses_by_itself_has_the_envelope_too(
+    served: tuple[Api, httpx.AsyncClient], raw: bytes, code: str
+) -> None:
+    """Properties 1 and 3: also where no request could be read at all."""
+    _, client = served
+    answers = []
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+        writer.write(raw)
+        head, _, body = (await asyncio.wait_for(reader.read(), 10)).partition(b"\r\n\r\n")
+        writer.close()
+        first, *lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        answers.append(httpx.Response(int(first.split()[1]), headers=headers, content=body))
+    for answer in answers:
+        check_envelope(answer)
+        assert answer.json()["error"]["code"] == code
+        assert answer.headers["connection"] == "close"
+    assert answers[0].headers["x-request-id"] != answers[1].headers["x-request-id"]
+
+
 @pytest.mark.req("Z5")
 async def test_a_caller_that_goes_away_leaves_nothing(served: tuple[Api, httpx.AsyncClient]) -> None:
     _, client = served
@@ -173,7 +203,7 @@ async def test_a_head_that_does_not_come_is_not_waited_for(
     monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
     reader, writer = await asyncio.open_connection(*bounded)
     writer.write(b"GET /scrapers HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
-    assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 400")
+    assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 422")
     writer.close()
     async with httpx.AsyncClient(base_url="http://{}:{}".format(*bounded)) as client:
         for _ in range(3):  # on one connection, with pauses that are longer than a head may take

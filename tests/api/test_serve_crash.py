@@ -48,8 +48,26 @@ async def test_a_webhook_is_sent_at_least_once_under_one_id(place: Place, point:
                 while (entry := (await served.ask("GET", "/jobs/job/webhooks"))[0])["state"] != "delivered":
                     await asyncio.sleep(0.1)
             assert await served.stopped() == 0
-    assert len(receiver.received) == (2 if point == "after_webhook_send" else 1)
-    assert {one.headers["webhook-id"] for one in receiver.received} == {entry["webhook_id"]}
+    assert len(receiver.received) == (2 if point == "after_webhook_send" else 1), "it comes at least once"
+    assert {one.headers["webhook-id"] for one in receiver.received} == {entry["webhook_id"]}, "it keeps its id"
+
+
+async def test_a_webhook_keeps_its_id_over_every_restart(place: Place) -> None:
+    """Two controllers die when it was sent and not yet noted: it comes three times, and every time it is the same."""
+    async with receiving() as receiver:
+        place.environment["SWATH_ALLOW_PRIVATE"] = receiver.address
+        for number in (1, 2):
+            async with place.serving(armed=True, SWATH_CRASH_AT="after_webhook_send:1") as served:
+                if number == 1:
+                    await served.ask("POST", "/jobs", json=_order(receiver.url))
+                await _dies(served)
+            assert len(receiver.received) == number
+        async with place.serving() as served:
+            await receiver.until(3)
+            (entry,) = await served.ask("GET", "/jobs/job/webhooks")
+            assert await served.stopped() == 0
+    assert {one.headers["webhook-id"] for one in receiver.received} == {entry["webhook_id"]}, "it keeps its id"
+    assert {one.told["generation"] for one in receiver.received} == {1}
 
 
 @pytest.mark.parametrize("point", ["before_manifest", "after_manifest_part", "after_job_metadata", "after_end"])
@@ -65,7 +83,7 @@ async def test_a_job_whose_end_was_broken_off_ends_and_tells_of_it(place: Place,
             (came,) = await receiver.until(1)
             assert await served.stopped() == 0
     assert (status["counts"]["success"], came.told["counts"]["success"], len(came.told["results"])) == (40, 40, 40)
-    assert (await place.run("jobs", "verify", "job"))[0] == 0
+    assert (await place.run("jobs", "verify", "job"))[0] == 0, "everything that it tells of is there"
 
 
 @pytest.mark.req("J2")
@@ -82,7 +100,7 @@ async def test_a_streamed_load_goes_on_where_it_was(place: Place) -> None:
         loaded = (await served.ask("GET", "/jobs/big/status"))["loaded_rows"]
         assert loaded == 2 * BATCH_ROWS
         answer = await served.ask("POST", "/jobs/big/items", content=rows, headers=headers)
-        assert answer["loaded_rows"] == ROWS
+        assert answer["loaded_rows"] == ROWS, "each row counts once"
         status = await served.ask("POST", "/jobs/big/start")
         assert status["counts"]["total"] == ROWS
         assert await served.stopped() == 0

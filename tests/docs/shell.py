@@ -1,7 +1,7 @@
 """Runs the blocks of one page in order, in a folder of its own, as a reader would, and compares what is shown.
 
-Before: pages.py has read them. The real `swath` is used; the demo county is served on a free port, and the address in
-the page is replaced by it.
+Before: pages.py has read them. The real `swath` is used; the demo county is served on a free port, controllers listen
+on others, and the addresses in the page are replaced by them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,8 @@ from tests.docs.pages import Block
 __all__ = ["PageRun", "demo_site", "matches"]
 
 SHOWN_SITE: Final = "http://127.0.0.1:8010"
+# Where pages have their controllers; the first is what SWATH_PORT is by default.
+_SHOWN_PORT: Final = re.compile(r"(?<=127\.0\.0\.1:)800[01]\b|(?<=--port )800[01]\b")
 BIN: Final = Path(sys.executable).parent
 _BLOCK_SECONDS: Final = 60
 # On a terminal progress is a bar that leaves nothing behind; here it is lines, which no page shows.
@@ -36,6 +39,7 @@ class PageRun:
         self._site = site
         self._variables = dict(variables or {})
         self._started: list[int] = []
+        self._ports = {"8000": _free_port(), "8001": _free_port()}
 
     def follow(self, blocks: list[Block]) -> None:
         """Does what the page says; an AssertionError names the line and shows both sides."""
@@ -95,11 +99,13 @@ class PageRun:
             "LANG": "C.UTF-8",
             "COLUMNS": "100",
             "SWATH_DEMO_URL": self._site,
+            "SWATH_PORT": self._ports["8000"],
             **self._variables,
         }
 
     def _here(self, text: str) -> str:
-        """The page for where it is run: another site, and `swath` on the path, which it then names without folder."""
+        """The page for where it is run: other addresses, and `swath` on the path, then named without folder."""
+        text = _SHOWN_PORT.sub(lambda found: self._ports[found[0]], text)
         return text.replace(SHOWN_SITE, self._site).replace(".venv/bin/swath", "swath")
 
     def end(self) -> None:
@@ -107,6 +113,12 @@ class PageRun:
         for group in self._started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
+
+
+def _free_port() -> str:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
 
 
 def matches(shown: str, output: str, *, any_number: bool = False) -> str | None:

@@ -53,15 +53,20 @@ def test_every_file_it_points_to_is_there() -> None:
             assert (ROOT / "tests" / path).is_file(), f"{line.ids}: {path}"
 
 
+def named_in_words(one: str, text: str) -> bool:
+    """A property may also be named in words, alone or among others: `Properties 8 and 10`."""
+    found = re.fullmatch(r"property (\d+)", one)
+    pattern = "" if found is None else rf"\bpropert(?:y|ies)(?: \d+,?(?: and)?)* {found[1]}\b"
+    return found is not None and re.search(pattern, text, re.IGNORECASE) is not None
+
+
 @pytest.mark.parametrize("line", [line for line in LINES if line.tests], ids=lambda line: line.ids[0])
 def test_a_test_that_is_claimed_quotes_the_requirement(line: Line) -> None:
     for path in line.tests:
         text = (ROOT / "tests" / path).read_text(encoding="utf-8")
         quoted = {one for marker in re.findall(r"\breq\(([^)]*)\)", text) for one in re.findall(r'"([^"]+)"', marker)}
         for one in line.ids:
-            # A property may also be named in words.
-            named = one.startswith("property") and re.search(rf"{one}\b", text, re.IGNORECASE)
-            assert named or one in quoted, f"{path} does not quote {one}"
+            assert named_in_words(one, text) or one in quoted, f"{path} does not quote {one}"
 
 
 def test_states_agree_with_the_other_columns() -> None:

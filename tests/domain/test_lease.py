@@ -5,11 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swath.domain.lease import (
+    CROWD,
+    CROWD_ROUNDS,
     LEASE_ROUNDS,
     MAX_LEASE_ITEMS,
     MIN_LEASE_ITEMS,
+    WORKERS_A_ROUND,
     fair_share,
+    first_demand,
     grant_slots,
+    has_room,
     lease_size,
     target_slots,
 )
@@ -138,3 +143,48 @@ def test_after_the_limit_was_lowered_nobody_starts_what_others_must_make_room_fo
     mine, others = ceilings[0], sum(ceilings[1:])
     target = target_slots(limit, mine, limit, others)
     assert target == (limit if mine + others <= limit else max(0, limit - others))
+
+
+@pytest.mark.req("S1")
+@given(limit=limits, workers=st.integers(0, 300), slots=st.integers(0, 300))
+def test_a_worker_gets_in_where_others_leave_a_slot_and_among_few_also_where_they_will(
+    limit: int, workers: int, slots: int
+) -> None:
+    room = has_room(limit, workers, slots)
+    if workers >= limit:
+        assert not room
+    elif workers < CROWD or slots < limit:
+        assert room
+    else:
+        assert not room, "a crowd does not pass slots around"
+
+
+@pytest.mark.req("Q3", "S1")
+def test_leases_of_a_crowd_are_longer_so_that_its_claims_leave_time_for_its_commits() -> None:
+    few, many = lease_size(10**6, CROWD - 1, 2 * CROWD), lease_size(10**6, 2 * CROWD, 4 * CROWD)
+    assert few == LEASE_ROUNDS * 3
+    assert many == CROWD_ROUNDS * 2
+    assert lease_size(10**6, 160, 160) == CROWD_ROUNDS
+
+
+@pytest.mark.req("S1", "Q3")
+@pytest.mark.parametrize(("workers", "limit"), [(50, 200), (79, 158), (158, 158), (500, 500)])
+def test_leases_of_a_crowd_shrink_too_but_not_to_one_item_each_while_all_have_work(workers: int, limit: int) -> None:
+    left, sizes = 100_000, []
+    while left:
+        sizes.append(lease_size(left, workers, limit))
+        left -= sizes[-1]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] <= -(-limit // workers), "as many as run at once"
+    rounds = workers // WORKERS_A_ROUND
+    assert sum(size < rounds * -(-limit // workers) for size in sizes) < 10, "only the very last are smaller"
+
+
+@pytest.mark.req("S1")
+@given(items=st.integers(1, 100), workers=st.integers(1, 300), limit=limits)
+def test_a_newcomer_wants_all_it_got_but_in_a_crowd_no_more_than_its_even_share(
+    items: int, workers: int, limit: int
+) -> None:
+    wants = first_demand(items, workers, limit)
+    assert 1 <= wants <= items
+    assert wants == items if workers < CROWD else wants <= -(-limit // workers)

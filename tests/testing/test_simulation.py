@@ -8,13 +8,16 @@ import msgspec
 import pytest
 
 from swath.backends.aws.rows import ABSENT, Delete, Key, Put
+from swath.domain.job import Job
+from swath.domain.policy import ExecutionPolicy, Throttling
 from swath.testing.simulation.broken import Broken
 from swath.testing.simulation.ideal import ideal_of
-from swath.testing.simulation.plan import FULL, SHORT, Size, make_plan
+from swath.testing.simulation.plan import FULL, SHORT, JobPlan, Plan, Size, make_plan
 from swath.testing.simulation.simulation import Simulated, simulate
 from swath.testing.simulation.table import MemoryTable
 from swath.testing.simulation.truth import Truth
 from swath.testing.simulation.turns import BOUND
+from swath.testing.simulation.world import World
 
 BROKEN_SEEDS: Final = range(7, 11)  # each of the broken builds goes wrong with the first, or soon after
 
@@ -106,3 +109,36 @@ async def test_the_table_in_memory_has_conditions_order_and_all_or_nothing() -> 
     assert [row.version async for row in table.query("p", last="b")] == [2]
     assert await table.add(a, n=2, m=0) == {"n": 2, "m": 0}
     assert await table.add(a, n=1) == {"n": 3}
+
+
+def one_job(workers: int, items: int, limit: int) -> Plan:
+    """One job for a fleet of which each worker runs one item at once."""
+    size = msgspec.structs.replace(FULL, workers=workers, items=items, jobs=1, sites=1, kills=0, items_at_once=1)
+    policy = ExecutionPolicy(throttling=Throttling(max_concurrent_workers=limit))
+    job = Job(job_id="job-00", scraper_id="simulated", sites=("site-00",), policy=policy)
+    plan = JobPlan(job=job, items=items, arrives_at=0.0)
+    return Plan(size=size, seed=5, jobs=(plan,), concurrency={"site-00": limit}, kills=())
+
+
+@pytest.mark.req("W1", "Q3")
+def test_many_workers_with_one_slot_each_do_not_wait_for_each_other_long() -> None:
+    """Before gathering went by what a commit takes it was twice the ideal and more."""
+    simulated = asyncio.run(simulate(one_job(workers=130, items=13_000, limit=120)))
+    assert simulated.problems == []
+    assert simulated.seconds < 1.5 * simulated.ideal.seconds, "of which the first 15 s are those of the circuit"
+
+
+def sour(world: World) -> None:
+    """From now on every page fails."""
+    if world.events.elapsed >= 40.0:
+        world.doomed.add("job-00")
+
+
+@pytest.mark.req("S4")
+def test_when_a_site_breaks_down_hardly_anything_starts_after_the_circuit_has_opened() -> None:
+    plan = one_job(workers=170, items=30_000, limit=158)
+    simulated = asyncio.run(simulate(plan, on_second=sour))
+    assert simulated.problems == []
+    assert simulated.world.truth.jobs["job-00"].starts_after_open is not None, "and it did open"
+    careless = asyncio.run(simulate(plan, Broken.DOUBT, sour))
+    assert any("after its circuit opened" in problem for problem in careless.problems)

@@ -27,6 +27,7 @@ __all__ = [
     "Report",
     "RescuedLease",
     "fair_share",
+    "first_demand",
     "grant_slots",
     "has_room",
     "lease_size",
@@ -38,6 +39,7 @@ MIN_LEASE_ITEMS = 8
 LEASE_ROUNDS = 13  # times that a worker may fill all its slots from one lease
 CROWD = 50  # workers on a job, from which on what each of them says to the store is felt by the others
 CROWD_ROUNDS = 39
+WORKERS_A_ROUND = 20  # of a crowd: for each so many of them the smallest lease has one round more
 POISON_CRASHES = 3  # deaths of a worker that ran nothing but this item
 
 
@@ -170,6 +172,16 @@ def lease_size(claimable: int, workers: int, limit: int) -> int:
     """
     workers = max(1, workers)
     fair, share = -(-claimable // (2 * workers)), -(-limit // workers)
-    rounds = LEASE_ROUNDS if workers < CROWD else CROWD_ROUNDS
-    smallest, largest = min(MIN_LEASE_ITEMS, share), min(MAX_LEASE_ITEMS, rounds * share)
+    smallest, rounds = min(MIN_LEASE_ITEMS, share), LEASE_ROUNDS
+    if workers >= CROWD:
+        smallest, rounds = max(smallest, min(share * (workers // WORKERS_A_ROUND), -(-claimable // 2))), CROWD_ROUNDS
+    largest = min(MAX_LEASE_ITEMS, rounds * share)
     return min(claimable, max(smallest, min(largest, fair)))
+
+
+def first_demand(items: int, workers: int, limit: int) -> int:
+    """What a worker with its first lease of a job is taken to want, before its first report, with `workers` in all.
+
+    As many as it got items; but in a crowd no more than all others have, or all free slots would be its own until then.
+    """
+    return items if workers < CROWD else min(items, -(-limit // workers))

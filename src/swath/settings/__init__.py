@@ -8,7 +8,7 @@ from swath.domain.secret import MASK
 from swath.settings.model import Origin, Reading, Settings
 from swath.settings.places import DynamoPlace, FolderPlace, Places, S3Place, SqlitePlace, SqsPlace
 from swath.settings.reading import completion_asked, read, read_settings
-from swath.settings.values import masked, parse_host
+from swath.settings.values import masked, parse_host, parse_server
 
 __all__ = [
     "MASK",
@@ -24,6 +24,7 @@ __all__ = [
     "completion_asked",
     "masked",
     "parse_host",
+    "parse_server",
     "read",
     "read_settings",
 ]

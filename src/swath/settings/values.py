@@ -17,7 +17,7 @@ from swath.proxies.custom import parse_proxies
 from swath.proxies.setup import ZONED
 from swath.settings.places import ResultsPlace, SqsPlace, StorePlace, parse_queue, parse_results, parse_store
 
-__all__ = ["PARSERS", "masked", "parse_host"]
+__all__ = ["PARSERS", "masked", "parse_host", "parse_server"]
 
 _SECRET_NAME: Final = re.compile(r"PASS|SECRET|TOKEN|KEY|CREDENTIAL|AUTH|CUSTOM_URL", re.IGNORECASE)
 _SECRET_IN_URL: Final = re.compile(r"(?<=://)\S+(?=@)")
@@ -115,7 +115,8 @@ def _hosts_and_ports(given: object, name: str, folder: Path) -> tuple[str, ...]:
     return parts
 
 
-def _site_url(given: object, name: str, folder: Path) -> str:
+def parse_server(given: object, name: str, folder: Path = Path()) -> str:
+    """The address of a site or a controller. Raises BadInput."""
     url = _text(given, name, folder).rstrip("/")
     if re.fullmatch(r"https?://[^/\s@]+(/\S*)?", url) is None:
         raise BadInput(f"{name} must be an address that begins with http:// or https://, not {masked(name, url)!r}")
@@ -221,7 +222,7 @@ PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
     "fsync": _switch,
     "sites": _path,
     "allow_private": _hosts_and_ports,
-    "demo_url": _site_url,
+    "demo_url": parse_server,
     "robots_agent": _text,
     "host": parse_host,
     "port": _port,
@@ -230,8 +231,8 @@ PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
     "requests_per_minute": _count,
     "queue_depth": _count,
     "task_retention_days": _seconds,
-    "public_url": _site_url,
-    "server": _site_url,
+    "public_url": parse_server,
+    "server": parse_server,
     "service_key": _secret,
     "webhook_url": _webhook_url,
     "webhook_secret": _webhook_secrets,

@@ -2,7 +2,8 @@
 
 `SWATH_CRASH_AT=point:N` kills it the N-th time that it reaches the point (observe/crash_points.py), and
 `SWATH_FREEZE_AT=point:N` stops it there until somebody sends SIGCONT. `SWATH_BROKEN=fence` switches the fence off, to
-show that the chaos checker notices. Only this module reads those variables: a normal process cannot be armed.
+show that the chaos checker notices; other words are in broken.py. Only this module reads those variables: a normal
+process cannot be armed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.domain.result import Artifact
 from swath.observe import crash_points
 from swath.ports.result_storage import StagedItem
+from swath.testing.broken import BROKEN, put_in_place_of
 
 __all__ = ["KILLED", "arm", "main"]
 
@@ -47,9 +49,10 @@ def arm(environment: Mapping[str, str]) -> None:
             crash_points.install(_at(*_place(variable, where), act))
             _mark_transactions()
     if broken := environment.get("SWATH_BROKEN"):
-        if broken != "fence":
-            sys.exit(f"SWATH_BROKEN={broken}: only `fence` can be broken")
-        _break_fence()
+        ways = {"fence": _break_fence, **BROKEN}
+        if broken not in ways:
+            sys.exit(f"SWATH_BROKEN={broken}: give one of {', '.join(ways)}")
+        ways[broken]()
 
 
 def _place(variable: str, where: str) -> tuple[str, int]:
@@ -87,21 +90,18 @@ def _mark_transactions() -> None:
         with _transaction:
             return transact(*args, **kwargs)
 
-    _replace(Database, "_transact", marked)
+    put_in_place_of(Database, "_transact", marked)
 
 
 def _break_fence() -> None:
     """Every guard against a worker that has lost its lease: the lease row, the item row, the renewal, the room."""
-    _replace(finishing, "HELD", "job_no = ? AND seq = ? AND ? > 0")  # neither whose the item is nor whether it ended
-    _replace(finishing, "_job_of_live_lease", _job_of_any_lease)
-    _replace(finishing, "_regrant", _regrant_also_the_lost)
-    _replace(leases, "renew", _renew_also_the_lost)
-    _replace(Rooms, "stage", _stage_without_a_room)
-
-
-def _replace(owner: object, name: str, value: object) -> None:
-    getattr(owner, name)  # raises when the guard has another name by now
-    setattr(owner, name, value)
+    put_in_place_of(
+        finishing, "HELD", "job_no = ? AND seq = ? AND ? > 0"
+    )  # neither whose the item is nor whether it ended
+    put_in_place_of(finishing, "_job_of_live_lease", _job_of_any_lease)
+    put_in_place_of(finishing, "_regrant", _regrant_also_the_lost)
+    put_in_place_of(leases, "renew", _renew_also_the_lost)
+    put_in_place_of(Rooms, "stage", _stage_without_a_room)
 
 
 _regrant = finishing._regrant  # noqa: SLF001 breaking it is the purpose

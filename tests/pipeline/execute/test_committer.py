@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -69,10 +70,12 @@ async def _leased(store: MemoryStore, items: int) -> Lease:
     return lease
 
 
-def _committer(store: MemoryStore, storage: MemoryResults, clock: FakeClock, lease: Lease) -> Committer:
+def _committer(
+    store: MemoryStore, storage: MemoryResults, clock: FakeClock, lease: Lease, scraper: HttpScraper | None = None
+) -> Committer:
     slots = JobSlots(lease.slots, lease.target, lambda: 100)
     network = open_network(NoSite(), clock)
-    bench = Bench(lease.job, OnePage(), network, clock, "w")
+    bench = Bench(lease.job, scraper or OnePage(), network, clock, "w")
     holds = Holds(store, network, clock)
     floor = Floor(store, Waits(store, clock, "w"), holds, lambda: slots.running, lambda: None)
     runner = LeaseRunner(lease, bench, clock.boot() + lease.lease_seconds, slots, floor)
@@ -176,3 +179,56 @@ def clock_runs_by_itself(clock: FakeClock) -> None:
         clock.advance(seconds)
 
     clock.sleep = sleep  # type: ignore[method-assign]
+
+
+class Gated(OnePage):
+    """An item waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+
+    async def fetch(self, item: object, web: WebSession) -> WebPage:
+        await self.gate.wait()
+        return await super().fetch(item, web)
+
+
+class Heard(MemoryStore):
+    """Keeps what was said, and takes its time on the fake clock."""
+
+    def __init__(self, clock: FakeClock, takes_seconds: float = 0.0) -> None:
+        super().__init__(clock)
+        self.groups: list[int] = []
+        self._passes, self._takes_seconds = clock.advance, takes_seconds
+
+    async def finish(
+        self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report
+    ) -> Grant:
+        self.groups.append(len(ended))
+        self._passes(self._takes_seconds)
+        return await super().finish(lease, ended, handed_back, report)
+
+
+@pytest.mark.req("Q3", "Z1")
+async def test_a_lone_item_is_committed_at_once_and_until_then_the_same_is_not_said_again(clock: FakeClock) -> None:
+    store, scraper = Heard(clock), Gated()
+    lease = await _leased(store, 1)
+    committer = _committer(store, MemoryResults(), clock, lease, scraper)
+    committer._runner.slots.tempo.took(100.0)  # the store was slow, which is nothing to a lone item
+    running = asyncio.create_task(committer.run())
+    await asyncio.sleep(0.2)  # twenty times as long as between two reports
+    assert store.groups in ([], [0]), "that it runs was said once"
+    scraper.gate.set()
+    await asyncio.wait_for(running, 5)
+    assert store.groups[-1] == 1
+    assert (await store.status("j")).counts.success == 1
+
+
+@pytest.mark.req("Q3", "W3")
+async def test_what_a_commit_took_sets_how_long_is_gathered_for_the_next(clock: FakeClock) -> None:
+    store = Heard(clock, takes_seconds=1.0)
+    lease = await _leased(store, 3)
+    committer = _committer(store, MemoryResults(), clock, lease)
+    tempo = committer._runner.slots.tempo
+    before = tempo.gather_seconds(0.05, lease.lease_seconds)
+    await committer.run()
+    assert before == 0.05 < tempo.gather_seconds(0.05, lease.lease_seconds) <= lease.lease_seconds / 6

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from swath.domain.attempt import Ended, HandedBack
+from swath.domain.attempt import Ended, Finding, HandedBack
 from swath.domain.page import Page
 from swath.domain.result import Result
 from swath.domain.transitions import ItemState
@@ -92,3 +92,33 @@ async def test_failures_in_a_row_go_at_once_because_a_circuit_may_be_about_to_op
     assert len(await asyncio.wait_for(outbox.group(60, group_seconds=60), 1)) == FAILED_IN_A_ROW
     outbox.put(Outcome("good", Ended(seq=9, state=ItemState.SUCCESS)), idle=False)
     assert not outbox._group.is_set()
+
+
+def ended(seq: int, state: ItemState = ItemState.SUCCESS, finding: Finding | None = Finding.FOUND) -> Outcome:
+    return Outcome(str(seq), Ended(seq=seq, state=state, finding=finding))
+
+
+@pytest.mark.req("Q3")
+async def test_good_news_is_gathered_for_longer_where_commits_take_long() -> None:
+    outbox = Outbox()
+    outbox.put(ended(1), idle=False)
+    waiting = asyncio.create_task(outbox.group(60, 0.01, 60))
+    await asyncio.sleep(0.1)
+    outbox.put(ended(2), idle=False)
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    outbox.put(ended(3), idle=True)
+    assert len(await asyncio.wait_for(waiting, 1)) == 3, "until there is nobody to wait for"
+
+
+@pytest.mark.req("S4")
+@pytest.mark.parametrize("bad", [ended(2, ItemState.FAILED, None), ended(2, finding=Finding.NOT_FOUND)])
+async def test_bad_news_is_not_because_a_circuit_may_be_nearer_to_opening(bad: Outcome) -> None:
+    outbox = Outbox()
+    outbox.put(ended(1), idle=False)
+    waiting = asyncio.create_task(outbox.group(60, 0.01, 60))
+    await asyncio.sleep(0.1)
+    outbox.put(bad, idle=False)
+    assert len(await asyncio.wait_for(waiting, 1)) == 2
+    outbox.put(bad, idle=False)
+    assert len(await asyncio.wait_for(outbox.group(60, 0.01, 60), 1)) == 1

@@ -179,6 +179,7 @@ async def test_a_retry_that_finds_its_slots_given_up_asks_for_them_at_once(site:
     site.status = 500
     runner.start_ready()
     await settled()
+    assert runner.slots.report().demand == 0
     runner.slots.apply(Grant(directive=Directive.GO_ON, slots=1, target=0))  # nothing could run when we last reported
     reporting = asyncio.create_task(runner.outbox.group(60))
     site.clock.advance(1.2)

@@ -97,3 +97,92 @@ def test_a_lease_under_another_policy_binds_at_once_when_the_limit_is_lower() ->
     for seq in range(4):
         slots.give(seq)
     assert (slots.running, slots.free) == (1, 1)
+
+
+@pytest.mark.req("S1", "W1")
+def test_slots_that_a_worker_has_no_room_for_are_given_back_with_its_next_word() -> None:
+    slots = JobSlots(100, 100, lambda: 2 - slots.running)
+    slots.users.add(Holder(ready=50))
+    assert slots.idle
+    assert (slots.report().ceiling, slots.report().demand) == (2, 2)
+    assert not slots.idle
+    slots.take(1)
+    assert (slots.free, slots.report().ceiling) == (1, 2)
+
+
+@pytest.mark.req("S3", "W1")
+def test_a_worker_that_is_full_keeps_one_slot_of_a_job_whose_turn_comes() -> None:
+    slots = JobSlots(2, 2, lambda: 0)
+    slots.users.add(Holder(ready=50))
+    assert (slots.report().ceiling, slots.report().demand) == (1, 1)
+    assert slots.free == 0, "but it starts nothing before there is room"
+
+
+@pytest.mark.req("S1", "Q3")
+def test_items_that_come_back_are_worth_a_word_only_if_more_could_run_than_the_store_knows_of() -> None:
+    holder = Holder(ready=5)
+    slots = JobSlots(1, 1, plenty)
+    slots.users.add(holder)
+    slots.take(0)
+    slots.report()
+    assert not slots.unheard
+    holder.ready = 6
+    assert slots.unheard
+    busy = JobSlots(1, 1, lambda: 1 - busy.running)
+    busy.users.add(holder)
+    busy.take(0)
+    busy.report()
+    holder.ready = 7
+    assert not busy.unheard, "there is no room for it anyway"
+
+
+@pytest.mark.req("S1", "Q3")
+def test_asking_for_slots_in_vain_makes_patient_and_getting_some_does_not() -> None:
+    slots = JobSlots(0, 4, plenty)
+    first = slots.tempo.hungry_seconds(0.5, 30.0)
+    slots.apply(grant(0, 4))
+    assert slots.tempo.hungry_seconds(0.5, 30.0) > first
+    slots.apply(grant(1, 4))
+    assert slots.tempo.hungry_seconds(0.5, 30.0) == first
+
+
+@pytest.mark.req("S4")
+def test_once_something_failed_no_more_items_than_slots_start_beyond_the_last_answer() -> None:
+    slots = JobSlots(2, 2, plenty, far=True)
+    for seq in (1, 2, 3, 4, 5):
+        slots.take(seq)
+        slots.give(seq)
+    assert (slots.free, slots.in_doubt) == (2, False), "all is well"
+    slots.fail()
+    assert slots.in_doubt
+    assert slots.free <= 0, "five have started that the last answer did not know of"
+    slots.report()
+    slots.apply(grant(2, 2))
+    assert (slots.free, slots.in_doubt) == (2, False)
+
+
+@pytest.mark.req("S4")
+def test_what_starts_and_fails_while_a_word_is_under_way_is_beyond_its_answer() -> None:
+    slots = JobSlots(2, 2, plenty, far=True)
+    slots.report()
+    slots.take(1)
+    slots.give(1)
+    slots.fail()
+    slots.apply(grant(2, 2))
+    assert (slots.in_doubt, slots.free) == (True, 1)
+    slots.take(2)
+    slots.give(2)
+    assert slots.free == 0
+    slots.report()
+    slots.apply(grant(2, 2))
+    assert (slots.in_doubt, slots.free) == (False, 2)
+
+
+@pytest.mark.req("S4")
+def test_where_the_store_is_near_each_start_knows_and_nobody_has_to_wait() -> None:
+    slots = JobSlots(2, 2, plenty)
+    for seq in (1, 2, 3):
+        slots.take(seq)
+        slots.give(seq)
+    slots.fail()
+    assert (slots.free, slots.in_doubt) == (2, False)

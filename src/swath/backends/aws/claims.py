@@ -22,7 +22,7 @@ from swath.backends.aws.ledger import Granted, Ledger
 from swath.domain.errors import BadInput, StoreDamaged, UnknownName
 from swath.domain.item import Item
 from swath.domain.job import Job
-from swath.domain.lease import Lease, LeasedItem, has_room, lease_size
+from swath.domain.lease import Lease, LeasedItem, first_demand, has_room, lease_size
 from swath.domain.pace import begun
 from swath.domain.transitions import JobState, check_job
 from swath.domain.turns import Candidate, next_in_turn
@@ -175,7 +175,9 @@ def _hand_out(ledger: Ledger, head: Head, order: Job, to: _To, chosen: _Chosen) 
     kept = carry(head.number, lease.fence, chosen.came_back)
     lease.carries = bool(kept)
     _note_grant(ledger, head, to.granted, chosen)
-    slots, target = shares.enter(head, to.worker_id, order.policy.throttling.max_concurrent_workers, len(items))
+    limit = order.policy.throttling.max_concurrent_workers
+    wants = first_demand(len(items), head.others(to.worker_id) + 1, limit)
+    slots, target = shares.enter(head, to.worker_id, limit, wants)
     handed = Lease(
         fence=lease.fence,
         job=order,

@@ -101,5 +101,8 @@ def _of_framework(request: Request, status: int) -> ApiError:
 def _methods(request: Request) -> set[str]:
     """What may be done at the address: each method has a route of its own, and the first alone does not know."""
     routes = [route for module in ROUTERS for route in module.router.routes if isinstance(route, Route)]
-    matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-    return {method for route in matching for method in route.methods or ()}
+    known = [route for route in routes if route.endpoint is not scrape.no_task]
+    matching = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
+    # Where a name of ours stands in the place of an id, only what is known under that name counts.
+    named = min((len(route.param_convertors) for route in matching), default=0)
+    return {method for route in matching if len(route.param_convertors) == named for method in route.methods or ()}

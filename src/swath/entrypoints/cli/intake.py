@@ -34,7 +34,7 @@ from swath.pipeline.dispatch.announce import announce
 from swath.proxies.ways import check_wish
 from swath.web.address import canonical
 
-__all__ = ["Intake", "take_in", "with_concurrency"]
+__all__ = ["Intake", "checked_url", "derived_job_id", "policy_of", "take_in", "with_concurrency"]
 
 SILENCE_SECONDS = 2.0  # how long a pipe may say nothing before we do
 
@@ -123,10 +123,7 @@ async def take_in(
 
 
 def _job_of(order: Order, scraper: HttpScraper, source: str | None, now: float) -> Job:
-    policy = read_policy(order.policy) if order.policy else ExecutionPolicy()
-    if order.concurrency is not None:
-        policy = with_concurrency(policy, order.concurrency)
-    job_id = _derived_job_id(order, scraper, source) if order.job_id is None else order.job_id
+    job_id = derived_job_id(order, scraper.id, source) if order.job_id is None else order.job_id
     check_job_id(job_id, "--job-id")
     return Job(
         job_id=job_id,
@@ -135,14 +132,20 @@ def _job_of(order: Order, scraper: HttpScraper, source: str | None, now: float) 
         sites=sites_of(scraper),
         name=order.name,
         labels=order.labels,
-        callback_url=None if order.callback_url is None else _checked_url(order.callback_url),
+        callback_url=None if order.callback_url is None else checked_url(order.callback_url),
         priority=order.priority,
-        policy=policy,
+        policy=policy_of(order),
         created_at=now,
     )
 
 
-def _checked_url(url: str) -> str:
+def policy_of(order: Order) -> ExecutionPolicy:
+    """As the options say. Raises BadInput."""
+    policy = read_policy(order.policy) if order.policy else ExecutionPolicy()
+    return policy if order.concurrency is None else with_concurrency(policy, order.concurrency)
+
+
+def checked_url(url: str) -> str:
     """Where it leads to is looked at when something is sent there."""
     try:
         return canonical(url)
@@ -158,13 +161,13 @@ def with_concurrency(policy: ExecutionPolicy, concurrency: int) -> ExecutionPoli
         raise BadInput(f"--concurrency must be between 1 and 10,000, not {concurrency}") from None
 
 
-def _derived_job_id(order: Order, scraper: HttpScraper, source: str | None) -> str:
+def derived_job_id(order: Order, scraper_id: str, source: str | None) -> str:
     """The same scraper, file and part of it give the same job, so that the same command goes on where it was."""
     items = order.items or ""
     if items == "-":
-        return f"{scraper.id}-{secrets.token_hex(4)}"
+        return f"{scraper_id}-{secrets.token_hex(4)}"
     path = Path(items).resolve()
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.name.split(".")[0]).strip("-")[:60] or "items"
     parts = [f"{word}{rows}" for word, rows in (("first", order.limit), ("sample", order.sample)) if rows is not None]
-    mark = hashlib.sha256(f"{scraper.id}\0{source}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return "-".join([scraper.id, stem, *parts, mark])
+    mark = hashlib.sha256(f"{scraper_id}\0{source}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return "-".join([scraper_id, stem, *parts, mark])

@@ -21,12 +21,13 @@ def _settings() -> Settings | None:
 
 
 def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Ids of jobs in the store, the newest first; none of a store on AWS: a shell must not wait for a network."""
+    """Ids of jobs in the store, the newest first; none of a store on AWS or of a controller: a shell must not
+    wait for a network."""
     del ctx, param
     from swath.backends.embedded.examine import job_ids
 
     settings = _settings()
-    place = None if settings is None else settings.places.store
+    place = None if settings is None or settings.server is not None else settings.places.store
     return job_ids(place.folder, incomplete) if isinstance(place, SqlitePlace) else []
 
 

@@ -10,6 +10,7 @@ from swath.bootstrap import Services, check_services, make_registry, make_worker
 from swath.entrypoints.cli.metrics_port import MetricsPlace, serve_metrics
 from swath.entrypoints.cli.options import complete_jobs
 from swath.entrypoints.cli.processes import LATE_SECONDS, keep_workers, stop_with_parent
+from swath.entrypoints.cli.server_options import no_server_option, refuse_server
 from swath.entrypoints.cli.session import begin, leave_at_a_standstill, run_async, stop_on_signals
 from swath.settings import Settings
 
@@ -29,6 +30,7 @@ __all__ = ["worker"]
 )
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
 @click.option("--with-parent", is_flag=True, hidden=True, help="Stop when stdin is closed.")
+@no_server_option
 def worker(
     job_id: str | None, processes: int | None, metrics_port: int | None, metrics_host: str, with_parent: bool
 ) -> None:
@@ -37,6 +39,7 @@ def worker(
     SIGTERM or SIGINT: takes nothing more, finishes what fits in the grace period, hands back the rest, exits 0.
     With --processes a process that dies is replaced.
     """
+    refuse_server("a worker", "give it the store that the controller has: SWATH_STORE, or SWATH_DATA")
     settings, metrics = begin(serves=True), MetricsPlace(metrics_host, metrics_port)
     if processes is None:
         run_async(_work(settings, job_id, metrics, with_parent=with_parent))

@@ -27,12 +27,12 @@ MOST_DATA_BYTES: Final = 8 << 20  # of all records in one body; a receiver fetch
 
 
 class Payload:
-    """Makes bodies. `server` is where receivers find the controller, if that is known."""
+    """Makes bodies. `public_url` is where receivers find the controller, if that is known."""
 
-    def __init__(self, store: JobStore, storage: ResultStorage, server: str | None = None) -> None:
+    def __init__(self, store: JobStore, storage: ResultStorage, public_url: str | None = None) -> None:
         self._store = store
         self._storage = storage
-        self._server = server or ""
+        self._public_url = public_url or ""
 
     async def body(self, webhook: Webhook, sent_at: int) -> bytes:
         """The bytes to send at this time, in whole Unix seconds; it is in them, and so is signed with them.
@@ -46,7 +46,7 @@ class Payload:
                 "event": f"job.{status}",
                 "sent_at": sent_at,
                 **webhook.summary,
-                "manifest_url": f"{self._server}/jobs/{quote(webhook.job_id, safe='')}/results",
+                "manifest_url": f"{self._public_url}/jobs/{quote(webhook.job_id, safe='')}/results",
                 "results": await self._results(webhook),
             }
         )

@@ -19,7 +19,7 @@ from swath.pipeline.accept.raw_bytes import STDIN, ByteReader, chunks_of, open_b
 from swath.pipeline.accept.rows import OpenedRows
 from swath.pipeline.accept.text import Lines, text_blocks
 
-__all__ = ["FileSource", "Format", "opened_rows"]
+__all__ = ["FileSource", "Format", "format_by_name", "opened_rows"]
 
 
 class Format(StrEnum):
@@ -52,7 +52,7 @@ class FileSource:
     ) -> None:
         self._path = str(path)
         self.name = "stdin" if self._path == STDIN else self._path
-        self._format = form or _by_suffix(self._path)
+        self._format = form or format_by_name(self._path)
         self._delimiter = delimiter or ("\t" if _suffix(self._path) == ".tsv" else None)
         self._stdin = stdin
 
@@ -86,7 +86,8 @@ def _suffix(name: str) -> str:
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
 
 
-def _by_suffix(name: str) -> Format | None:
+def format_by_name(name: str) -> Format | None:
+    """What the suffix says, without .gz."""
     return _SUFFIXES.get(_suffix(name))
 
 

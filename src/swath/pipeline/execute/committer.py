@@ -16,7 +16,7 @@ from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import LeaseLost, StoreUnavailable
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.job import WaitingFor
-from swath.domain.lease import Directive, Grant
+from swath.domain.lease import Directive, Grant, Report
 from swath.domain.transitions import ItemState
 from swath.observe.crash_points import reach
 from swath.observe.figures import FIGURES, NO_KIND
@@ -30,9 +30,6 @@ from swath.ports.result_storage import ResultStorage, StagedItem
 __all__ = ["Committer"]
 
 T = TypeVar("T")
-
-HUNGRY_SECONDS = 0.05  # between words to the store while it owes us slots, or a part of the group time
-HUNGRY_PART = 0.25
 
 
 class Committer:
@@ -52,9 +49,9 @@ class Committer:
         self._clock = clock
         self._report_seconds = report_seconds
         self._group_seconds = group_seconds
-        self._hungry_seconds = max(HUNGRY_SECONDS, HUNGRY_PART * group_seconds)
         self._first = {item.item_id for item in runner.lease.items if item.first}
         self._won: list[str] = []
+        self._told: Report | None = None  # the last that was answered
         self._uncertain = False
         self._may_have_won = False
 
@@ -68,16 +65,16 @@ class Committer:
             if lease.alone:
                 await self._begin_alone()
             runner.start_ready()
-            if runner.ready and runner.slots.owed:
-                runner.outbox.hurry()  # slots that were given up before this lease came are asked for at once
+            if runner.slots.idle or (runner.ready and runner.slots.owed):
+                runner.outbox.hurry()  # slots that others could use, or were given up before this lease came
             while not runner.lost and not (runner.drained and not runner.outbox):
-                hungry = runner.ready and (runner.slots.owed or lease.alone)
-                patience = self._hungry_seconds if hungry else self._report_seconds
-                group = await runner.outbox.group(patience, self._group_seconds)
-                if not runner.lost:
+                group = await self._group()
+                if self._is_news(group):
                     await self._commit(group)
         except LeaseLost:
             runner.abandon()
+        finally:
+            runner.floor.line.leave(runner)
         if runner.lost and not self._may_have_won:
             await self._clear_room()
         if runner.lost or self._uncertain:
@@ -85,6 +82,23 @@ class Committer:
         reach("before_release")
         await self._patiently(WaitingFor.DISK, lambda: self._storage.settle(lease.job.job_id, lease.fence, self._won))
         await self._patiently(WaitingFor.STORE, lambda: self._book.release(lease.worker_id, lease.fence))
+
+    async def _group(self) -> list[Outcome]:
+        """What is to be written next. The longer the store takes, the more is gathered for it."""
+        runner, lease_seconds = self._runner, self._runner.lease.lease_seconds
+        tempo, group_seconds = runner.slots.tempo, self._group_seconds
+        if runner.ready and (runner.slots.owed or runner.lease.alone):
+            patience = tempo.hungry_seconds(group_seconds, lease_seconds)
+        else:
+            patience = tempo.gather_seconds(self._report_seconds, lease_seconds)
+        return await runner.outbox.group(patience, group_seconds, tempo.gather_seconds(group_seconds, lease_seconds))
+
+    def _is_news(self, group: list[Outcome]) -> bool:
+        """Whether the store would hear something, or could tell us something: else a renewal says as much."""
+        runner, slots = self._runner, self._runner.slots
+        if runner.lost:
+            return False
+        return bool(group or runner.ready) or slots.in_doubt or slots.report() != self._told
 
     async def _begin_alone(self) -> None:
         """Waits until nothing else runs; then the first commit says that the suspect has begun."""
@@ -120,10 +134,13 @@ class Committer:
         runner, sent_at = self._runner, self._clock.boot()
         won_before, self._may_have_won = self._may_have_won, self._may_have_won or bool(ended)
         runner.announce()
-        grant = await self._book.finish(runner.lease, ended, back, runner.slots.report())
+        report = runner.slots.report()
+        grant = await self._book.finish(runner.lease, ended, back, report)
+        self._told = report
         if grant.directive is Directive.LOST:
             self._may_have_won = won_before
         runner.deadline = sent_at + runner.lease.lease_seconds
+        runner.slots.tempo.took(self._clock.boot() - sent_at)
         FIGURES.committed(self._clock.boot() - sent_at, len(ended))
         _count(ended, grant)
         return grant

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from swath.domain.lease import Lease
 from swath.pipeline.dispatch.waits import Waits
 from swath.pipeline.execute.holds import Holds
+from swath.pipeline.execute.line import Line
 from swath.ports.lease_book import LeaseBook
 
 __all__ = ["Floor"]
@@ -30,6 +31,7 @@ class Floor:
         self.book = book
         self.waits = waits
         self.holds = holds
+        self.line = Line()
         self._running = running
         self._on_change = on_change
         self._suspects: list[int] = []

@@ -1,7 +1,7 @@
 """Outbox: ends of items on their way to the store, collected into groups.
 
-Before: runner.py puts them in. After: committer.py takes a group when it is large enough, old enough, when nothing else
-is running, so that a lone item does not wait, or when one after the other fails.
+Before: runner.py puts them in. After: committer.py takes a group when it is large enough, old enough (the sooner if
+something failed), when nothing else is running, so that a lone item does not wait, or when one after the other fails.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import asyncio
 
 import msgspec
 
-from swath.domain.attempt import Ended, HandedBack
+from swath.domain.attempt import Ended, Finding, HandedBack
 from swath.domain.result import Result
 from swath.domain.transitions import ItemState
 
-__all__ = ["GROUP_ITEMS", "GROUP_SECONDS", "Outbox", "Outcome"]
+__all__ = ["GROUP_ITEMS", "GROUP_SECONDS", "Outbox", "Outcome", "worries"]
 
 GROUP_ITEMS = 200
 GROUP_SECONDS = 0.05
@@ -45,6 +45,7 @@ class Outbox:
         self._outcomes: list[Outcome] = []
         self._bytes = 0
         self._failed_in_a_row = 0
+        self._gathers_on = False
         self._some = asyncio.Event()
         self._group = asyncio.Event()
 
@@ -64,8 +65,13 @@ class Outbox:
         self._some.set()
         if isinstance(outcome.end, Ended):
             self._failed_in_a_row = self._failed_in_a_row + 1 if outcome.end.state is ItemState.FAILED else 0
-        if idle or len(self._outcomes) >= GROUP_ITEMS or self.crowded:
+        if idle or len(self._outcomes) >= GROUP_ITEMS or self.crowded or (self._gathers_on and self._worries):
             self._group.set()
+
+    @property
+    def _worries(self) -> bool:
+        """Whether a circuit may be nearer to opening by what is in it, which others hear of with the commit only."""
+        return any(worries(outcome.end) for outcome in self._outcomes)
 
     def hurry(self) -> None:
         """Lets a waiting `group` return at once, with what there is."""
@@ -78,21 +84,35 @@ class Outbox:
         self._bytes = 0
         self.hurry()
 
-    async def group(self, patience_seconds: float, group_seconds: float = GROUP_SECONDS) -> list[Outcome]:
+    async def group(
+        self, patience_seconds: float, group_seconds: float = GROUP_SECONDS, longest_seconds: float = 0.0
+    ) -> list[Outcome]:
         """The next group; empty when nothing came within `patience_seconds` or somebody is in a hurry.
 
-        The first that ends waits no longer than `group_seconds` for others.
+        The first that ends waits no longer than `group_seconds` for others, or, if all is well, `longest_seconds`.
         """
         if not self._outcomes:
             await _set_within(self._some, patience_seconds)
         if self._outcomes and len(self._outcomes) < GROUP_ITEMS:
             await _set_within(self._group, group_seconds)
+            if longest_seconds > group_seconds and not self._group.is_set() and not self._worries:
+                await self._gather_on(longest_seconds - group_seconds)
         taken, self._outcomes = self._outcomes[:GROUP_ITEMS], self._outcomes[GROUP_ITEMS:]
         self._bytes -= sum(outcome.size for outcome in taken)
         if not self._outcomes:
             self._some.clear()
             self._group.clear()
         return taken
+
+    async def _gather_on(self, seconds: float) -> None:
+        self._gathers_on = True
+        await _set_within(self._group, seconds)
+        self._gathers_on = False
+
+
+def worries(end: Ended | HandedBack) -> bool:
+    """Whether an end is bad news."""
+    return isinstance(end, Ended) and (end.state is ItemState.FAILED or end.finding is Finding.NOT_FOUND)
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> None:

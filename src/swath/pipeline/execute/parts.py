@@ -1,4 +1,4 @@
-"""What a worker is built from, and how it is set. Filled in by bootstrap.py, used by worker.py."""
+"""What a worker is built from, and how it is set. Filled in by bootstrap, used by worker.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sender(Protocol):
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is built from; chosen in bootstrap.py. Without a `sweeper` nobody has to be told of work, and
+    """What a worker is built from; chosen in bootstrap. Without a `sweeper` nobody has to be told of work, and
     every worker looks after everything. Without a `courier` webhooks are left to others."""
 
     book: LeaseBook

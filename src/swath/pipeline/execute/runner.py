@@ -51,6 +51,7 @@ class LeaseRunner:
         self._running: dict[int, Running] = {}
         self._waiting: dict[int, tuple[Work, float, asyncio.Task[None]]] = {}
         self._stopping = False
+        floor.line.join(self)
 
     # -- what the worker and the committer see -------------------------------------------------------------------------
 
@@ -58,6 +59,11 @@ class LeaseRunner:
     def ready(self) -> int:
         """Items that could start at once, had they slots; none while a suspect keeps them from it."""
         return 0 if self.floor.is_closed_to(self.lease) else len(self._ready)
+
+    @property
+    def heard_at(self) -> float:
+        """When the last word of this lease was sent that has an answer, on the boot clock."""
+        return self.deadline - self.lease.lease_seconds
 
     @property
     def stopping(self) -> bool:
@@ -87,11 +93,18 @@ class LeaseRunner:
 
     def start_ready(self) -> None:
         """Fills the free slots, as far as the book lets items start."""
-        while self._can_start() and (self._committed if self.lease.alone else self.slots.free > 0):
-            if not self.floor.book.begin(self.lease, self._ready[0].item.seq):
-                self.stop()  # the job is paused, stops or has another policy; the rest goes back
-                return
-            self._start(self._ready.popleft())
+        while self.start_next():
+            pass
+
+    def start_next(self) -> bool:
+        """Starts one item, if there is a slot and the book lets it; whether it did."""
+        if not self._can_start() or not (self._committed if self.lease.alone else self.slots.free > 0):
+            return False
+        if not self.floor.book.begin(self.lease, self._ready[0].item.seq):
+            self.stop()  # the job is paused, stops or has another policy; the rest goes back
+            return False
+        self._start(self._ready.popleft())
+        return True
 
     def _can_start(self) -> bool:
         return (
@@ -167,7 +180,7 @@ class LeaseRunner:
         self.floor.book.leave(self.lease, running.seq)
         if not self.lost:
             self._go_on(running.work, tried)
-            self.start_ready()
+            self.floor.line.fill()
         if not self.ready:
             self.floor.stir()
 
@@ -187,6 +200,8 @@ class LeaseRunner:
         if tried.failure is None or not tried.failure.rule.site_circuit:
             self.floor.holds.went_on(self.lease.job.job_id)
         work.attempts = (*work.attempts, tried.attempt)
+        if tried.failure is not None and tried.failure.rule.job_circuit:
+            self._doubt()
         if tried.failure is None:
             work.tries = Tries(work.tries.own + 1, work.tries.infrastructure, work.tries.crashes)
             self._end(work, ItemState.SUCCESS, tried)
@@ -203,6 +218,11 @@ class LeaseRunner:
             self._hand_back(work, decision.delay_seconds)
         else:
             self._wait(work, decision.delay_seconds)
+
+    def _doubt(self) -> None:
+        self.slots.fail()
+        if self.slots.in_doubt:
+            self.outbox.hurry()
 
     def _hold(self, work: Work, held: SiteHeld) -> None:
         """The item waits until its site may be visited again; so do all others, if the job knows no other site.
@@ -259,7 +279,7 @@ class LeaseRunner:
         if self._waiting.pop(work.item.seq, None) is not None:
             self._ready.appendleft(work)
             self.start_ready()
-            if self._ready:  # slots were given up while everything waited: ask for them at once
+            if self._ready and self.slots.unheard:  # slots were given up while it waited: ask for them at once
                 self.outbox.hurry()
             self.floor.stir()
 

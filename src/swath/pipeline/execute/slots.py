@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from swath.domain.lease import Grant, Report
 from swath.pipeline.execute.tempo import Tempo
 
@@ -24,14 +26,28 @@ class UsesSlots(Protocol):
         ...
 
 
+class _Since(msgspec.Struct):
+    """What has happened since a word was sent."""
+
+    starts: int = 0
+    failures: int = 0
+
+
 class JobSlots:
     """`turn` keeps reports on the job in order: a ceiling that was told late could undo a newer answer.
 
-    `room` says how many more items the worker as a whole may run, whatever its jobs allow.
+    `room` says how many more items the worker as a whole may run, whatever its jobs allow. `far`: that the job's
+    circuit has opened is heard with the next answer only. So once an attempt has failed, the worker starts no more than
+    its slots beyond the last answer (S4), and speaks at once.
     """
 
-    def __init__(self, slots: int, target: int, room: Callable[[], int], revision: int = 0) -> None:
+    def __init__(
+        self, slots: int, target: int, room: Callable[[], int], revision: int = 0, *, far: bool = False
+    ) -> None:
         self._room = room
+        self._far = far
+        self._since_answered = _Since()  # the last word was sent that has an answer
+        self._since_sent = _Since()
         self.turn = asyncio.Lock()
         self.tempo = Tempo()
         self.users: set[UsesSlots] = set()
@@ -40,6 +56,7 @@ class JobSlots:
         self._ceiling = slots
         self._target = target
         self._revision = revision
+        self._told_demand = target
         self._shrink()
 
     @property
@@ -50,7 +67,13 @@ class JobSlots:
     @property
     def free(self) -> int:
         """Slots that can be used now."""
-        return min(self._ceiling - self.running, self._room())
+        free = min(self._ceiling - self.running, self._room())
+        return min(free, self._ceiling - self._since_answered.starts) if self.in_doubt else free
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the job's circuit may be about to open, and we would not know."""
+        return self._far and self._since_answered.failures > 0
 
     @property
     def owed(self) -> bool:
@@ -61,6 +84,15 @@ class JobSlots:
     def idle(self) -> bool:
         """Whether we have slots that this worker cannot use, because it has no room for so many items."""
         return self._ceiling > self._usable
+
+    @property
+    def unheard(self) -> bool:
+        """Whether we could run more items than the store knows of, so that our fair share may be larger."""
+        return self._demand > self._told_demand
+
+    @property
+    def _demand(self) -> int:
+        return min(self.running + sum(user.ready for user in self.users), self._usable)
 
     @property
     def _usable(self) -> int:
@@ -80,6 +112,13 @@ class JobSlots:
     def take(self, seq: int) -> None:
         """An item starts."""
         self._queued.add(seq)
+        self._since_answered.starts += 1
+        self._since_sent.starts += 1
+
+    def fail(self) -> None:
+        """An attempt has failed in a way that counts for the circuit, if it was the last."""
+        self._since_answered.failures += 1
+        self._since_sent.failures += 1
 
     def begin(self, seq: int) -> None:
         """Its first request is about to be sent."""
@@ -95,9 +134,11 @@ class JobSlots:
     def report(self) -> Report:
         """What the next commit says. Its ceiling binds us until the answer comes: what we cannot use is others' now."""
         self._ceiling = min(self._ceiling, self._usable)
+        self._told_demand = self._demand
+        self._since_sent = _Since()
         return Report(
             ceiling=self._ceiling,
-            demand=min(self.running + sum(user.ready for user in self.users), self._usable),
+            demand=self._told_demand,
             queued=tuple(self._queued),
             begun=tuple(self._begun),
         )
@@ -105,6 +146,7 @@ class JobSlots:
     def apply(self, grant: Grant) -> None:
         """Takes the store's answer: more slots at once, fewer as items end."""
         self.tempo.asked(in_vain=self.owed and grant.slots <= self._ceiling)
+        self._since_answered = msgspec.structs.replace(self._since_sent)
         self._ceiling, self._target = grant.slots, grant.target
         self._shrink()
 

@@ -13,9 +13,11 @@ __all__ = ["Tempo"]
 
 HUNGRY_SECONDS: Final = 0.05  # between words to the store while it owes us slots, or a part of the group time
 HUNGRY_PART: Final = 0.25
-PATIENT_TIMES: Final = 8  # as long, at most, when asking has brought nothing
+PATIENT_TIMES: Final = 8.0  # as long, at most, when asking has brought nothing
 HUNGRY_WORDS: Final = 3.0  # and no more often than in so many times what a word takes
-WORDS: Final = 12.0  # a group is gathered for so many times what a word takes, so that some 1/12 of the time is spent waiting
+WORDS: Final = (
+    12.0  # a group is gathered for so many times what a word takes, so that some 1/12 of the time is spent waiting
+)
 LEASE_PART: Final = 1.0 / 6.0  # of a lease's time, the longest between two words
 NEWEST_PART: Final = 0.3  # of the average is the last word
 
@@ -33,7 +35,7 @@ class Tempo:
 
     def asked(self, *, in_vain: bool) -> None:
         """The store owed us slots, and has given some or none."""
-        self._in_vain = self._in_vain + 1 if in_vain else 0
+        self._in_vain = min(self._in_vain + 1, 10) if in_vain else 0
 
     def gather_seconds(self, shortest: float, lease_seconds: float) -> float:
         """How long an end waits for others, or the next report for an end."""
@@ -42,5 +44,5 @@ class Tempo:
     def hungry_seconds(self, group_seconds: float, lease_seconds: float) -> float:
         """How long to wait before the store is asked again for slots that it owes us."""
         first = max(HUNGRY_SECONDS, HUNGRY_PART * group_seconds)
-        patient = first * min(PATIENT_TIMES, 2**self._in_vain)
+        patient = first * min(PATIENT_TIMES, 2.0**self._in_vain)
         return max(patient, min(HUNGRY_WORDS * self._word_seconds, LEASE_PART * lease_seconds))

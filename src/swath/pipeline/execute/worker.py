@@ -24,6 +24,7 @@ from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.heartbeat import Heartbeat
 from swath.pipeline.execute.holds import Holds
 from swath.pipeline.execute.housekeeping import Housekeeping
+from swath.pipeline.execute.outbox import GROUP_SECONDS
 from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.rest import Rest
 from swath.pipeline.execute.runner import LeaseRunner
@@ -34,6 +35,7 @@ __all__ = ["Worker"]
 _log = logging.getLogger("swath.worker")
 
 TICK_SECONDS = 0.2
+FRESH_PART = 0.5  # of the time between heartbeats: a lease that the store has heard of so lately is not renewed
 INTERRUPT_SECONDS = 5.0  # for the last commit, when what outlasted the grace period goes back
 
 
@@ -166,7 +168,8 @@ class Worker:
             work = self._parts.book.release(lease.worker_id, lease.fence)
         else:
             bench = Bench(lease.job, scraper, self._parts.network, self._parts.clock, self._options.worker_id)
-            new = JobSlots(lease.slots, lease.target, self._room, lease.revision)
+            far = self._options.group_seconds > GROUP_SECONDS
+            new = JobSlots(lease.slots, lease.target, self._room, lease.revision, far=far)
             slots = self._slots.setdefault(lease.job.job_id, new)
             slots.hope_for(lease.target, lease.revision)
             runner = LeaseRunner(lease, bench, deadline, slots, self._floor)
@@ -199,7 +202,8 @@ class Worker:
     # -- keeping -------------------------------------------------------------------------------------------------------
 
     def _to_renew(self) -> list[int]:
-        """All our leases, but none when our own event loop stands still for longer than an item may take.
+        """Our leases of which the store has not just heard by a commit, but none when our own event loop stands still
+        for longer than an item may take.
 
         Runs in the heartbeat's thread. A scraper that never gives the loop back would else hold its items for ever.
         """
@@ -209,7 +213,8 @@ class Worker:
             _log.error("the event loop stands still; its leases are left to others")
             self._on_standstill()
             return []
-        return [runner.lease.fence for runner in runners]
+        long_ago = self._parts.clock.boot() - FRESH_PART * self._options.heartbeat_seconds
+        return [runner.lease.fence for runner in runners if runner.heard_at <= long_ago]
 
     def _heard(self, loop: asyncio.AbstractEventLoop, answers: Mapping[int, Directive], asked_at: float) -> None:
         """Runs in the heartbeat's thread: only the deadline may be touched there."""

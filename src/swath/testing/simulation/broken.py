@@ -16,6 +16,7 @@ class Broken(StrEnum):
     JOB_LIMITS = "job-limits"
     SITE_LIMITS = "site-limits"
     PATIENCE = "patience"
+    DOUBT = "doubt"
 
 
 def _the_whole(limit: int, *_: int) -> int:
@@ -35,6 +36,8 @@ def broken_build(what: Broken | None) -> Iterator[None]:
             changes = {f"swath.domain.site_share.{name}": _the_whole for name in ("grant_slots", "target_slots")}
         case Broken.PATIENCE:
             changes = {"swath.domain.turns.PATIENCE": 1_000_000}
+        case Broken.DOUBT:
+            changes = {"swath.pipeline.execute.slots.JobSlots.in_doubt": False}
     with ExitStack() as stack:
         for name, instead in changes.items():
             stack.enter_context(patch(name, instead))

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.lease import Directive, Grant, Report
+from swath.pipeline.execute.outbox import GROUP_ITEMS, worries
 from swath.testing.simulation.runner import Runner
 
 __all__ = ["Committer"]
 
-REPORT_SECONDS: Final = 3.0  # these two as for a worker on AWS: bootstrap.py
+REPORT_SECONDS: Final = 3.0  # these two as for a worker on AWS: bootstrap
 GROUP_SECONDS: Final = 0.5
 TURN_SECONDS: Final = 0.01  # after which it is looked whether another lease of the job has its answer
-GROUP_ITEMS: Final = 200
 
 
 class _Said(NamedTuple):
@@ -40,6 +40,7 @@ class Committer:
         self._on_end = on_end
         self._word_at = math.inf
         self._under_way = False
+        self._told: Report | None = None
         runner.on_outcome = self._outcome
         runner.on_ready = self.hurry
 
@@ -59,8 +60,12 @@ class Committer:
     def _outcome(self) -> None:
         hand = self._hand
         idle = not (hand.running or hand.ready)
-        at_once = idle or len(hand.outbox) >= GROUP_ITEMS
-        self._speak_at(self._floor.now + (0.0 if at_once else self._gather_seconds(GROUP_SECONDS)))
+        if idle or len(hand.outbox) >= GROUP_ITEMS:
+            self.hurry()
+        elif any(worries(end) for end in hand.outbox):
+            self._speak_at(self._floor.now + GROUP_SECONDS)
+        else:
+            self._speak_at(self._floor.now + self._gather_seconds(GROUP_SECONDS))
 
     def _plan(self) -> None:
         hand = self._hand
@@ -90,6 +95,10 @@ class Committer:
         if self._runner.job_id in floor.talking:
             self._speak_at(floor.now + TURN_SECONDS)
             return
+        report = hand.slots.report()
+        if not (hand.outbox or hand.ready or hand.drained or hand.slots.in_doubt) and report == self._told:
+            self._plan()  # it would say nothing new
+            return
         self._under_way = True
         done = floor.world.head_turn(self._runner.job_id)
         if hand.drained and not hand.outbox:
@@ -99,7 +108,7 @@ class Committer:
         hand.announce()
         group, hand.outbox = hand.outbox[:GROUP_ITEMS], hand.outbox[GROUP_ITEMS:]
         # Also when the worker has died meanwhile: what was sent was sent.
-        said = _Said(group, hand.slots.report(), floor.now)
+        said = _Said(group, hand.slots.report() if hand.announced else report, floor.now)
         floor.world.events.at(done, functools.partial(self._commit, said))
 
     async def _commit(self, said: _Said) -> None:
@@ -118,7 +127,7 @@ class Committer:
         if grant.directive is Directive.LOST:
             self.lose()
             return
-        hand.heard_at = said.at
+        hand.heard_at, self._told = said.at, said.report
         hand.slots.tempo.took(floor.now - said.at)
         hand.slots.apply(grant)
         if grant.directive is Directive.STOP and not hand.stopping:

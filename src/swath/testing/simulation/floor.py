@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable
 
+from swath.pipeline.execute.line import Line
 from swath.pipeline.execute.slots import JobSlots
 from swath.testing.simulation.hand import Hand
 from swath.testing.simulation.lane import Lane
@@ -24,6 +25,7 @@ class Floor:
         self.world = world
         self.store = world.stores.open(worker_id)
         self.alive = True
+        self.line = Line()
         self.slots: dict[str, JobSlots] = {}
         self.talking: set[str] = set()  # jobs of which a report is under way: one at a time
         self.suspects: list[int] = []

@@ -4,7 +4,7 @@ the encoding, the network and the second try after somebody was faster are left 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from swath.backends.aws.rows import Delete, Put
 from swath.domain.errors import UnknownName
 from swath.testing.simulation.table import MemoryTable
 
-__all__ = ["MemoryHeads", "Seen"]
+__all__ = ["MemoryHeads", "Seen", "WorkerHeads"]
 
 T = TypeVar("T")
 
@@ -32,14 +32,23 @@ class Seen(NamedTuple):
 
 
 class MemoryHeads(Heads):
-    """Changes are made one after the other at one instant each, so nobody ever comes second."""
+    """Changes are made one after the other at one instant each, so nobody ever comes second.
 
-    def __init__(self, table: MemoryTable) -> None:
+    `on_open` is called with a job whose circuit has just opened.
+    """
+
+    def __init__(self, table: MemoryTable, on_open: Callable[[str], None] = lambda _: None) -> None:
         super().__init__(table, lambda _: False, lambda _: None)
         self._rows = table
+        self._on_open = on_open
         self._heads: dict[str, Head] = {}
         self._looks: dict[str, Seen] = {}
         self._known_standing: dict[str, Standing] = {}
+
+    @property
+    def rows(self) -> MemoryTable:
+        """Where all else is written."""
+        return self._rows
 
     def standing(self, job_id: str) -> Standing | None:
         head = self._heads.get(job_id)
@@ -66,7 +75,10 @@ class MemoryHeads(Heads):
     async def change(self, job_id: str, decide: Decide[T], *, just_read: bool = False) -> T:  # noqa: ARG002
         """No change of the store touches its head before it is sure to write it, so no copy has to be made."""
         head = await self.look(job_id)
+        closed = head.circuit.opened is None
         change = await decide(head)
+        if closed and head.circuit.opened is not None:
+            self._on_open(job_id)
         if change.writes:
             self._looks.pop(job_id, None)
             self._known_standing.pop(job_id, None)
@@ -87,6 +99,37 @@ class MemoryHeads(Heads):
                     seen = self._looks[job_id] = _seen(head)
                 found.append(seen)
         return found
+
+
+class WorkerHeads(Heads):
+    """The same heads, as one worker knows them: how a job stands it hears with its own changes and looks only."""
+
+    def __init__(self, heads: MemoryHeads) -> None:
+        super().__init__(heads.rows, lambda _: False, lambda _: None)
+        self._all = heads
+        self._heard: dict[str, Standing | None] = {}
+
+    def standing(self, job_id: str) -> Standing | None:
+        return self._heard.get(job_id)
+
+    def hear(self) -> None:
+        """The worker has looked at all jobs."""
+        for job_id in self._heard:
+            self._heard[job_id] = self._all.standing(job_id)
+
+    async def find(self, job_id: str) -> Head | None:
+        return await self._all.find(job_id)
+
+    async def look(self, job_id: str) -> Head:
+        return await self._all.look(job_id)
+
+    async def look_at(self, numbers: Collection[int]) -> list[Head]:
+        return await self._all.look_at(numbers)
+
+    async def change(self, job_id: str, decide: Decide[T], *, just_read: bool = False) -> T:  # noqa: ARG002
+        answer = await self._all.change(job_id, decide)
+        self._heard[job_id] = self._all.standing(job_id)
+        return answer
 
 
 def _seen(head: Head) -> Seen:

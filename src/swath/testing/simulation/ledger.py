@@ -18,7 +18,7 @@ from swath.backends.host.presence import Presence
 from swath.domain.job import WaitingFor
 from swath.domain.lease import has_room
 from swath.ports.clock import Clock
-from swath.testing.simulation.heads import MemoryHeads
+from swath.testing.simulation.heads import MemoryHeads, WorkerHeads
 from swath.testing.simulation.table import MemoryTable
 
 __all__ = ["Stores"]
@@ -73,6 +73,7 @@ class WorkerLedger(Ledger):
 
     def __init__(self, stores: Stores, host: str) -> None:
         super().__init__(stores.table, stores.time, stores.clock, Elsewhere(host), LEASE_SECONDS, stores.folder)
+        self.heads = self._known = WorkerHeads(stores.heads)
         self.look_seconds = LOOK_SECONDS
         self._stores = stores
         self._worker_id = host
@@ -85,6 +86,7 @@ class WorkerLedger(Ledger):
         if now - self._seen_at >= self.look_seconds:
             self._ready = self._stores.ready(self._worker_id)
             self._seen_at = now
+            self._known.hear()
         return self._ready
 
     def changed(self) -> None:
@@ -97,13 +99,15 @@ class WorkerLedger(Ledger):
 
 
 class Stores:
-    """Makes one for each worker, over one table. `limits` are those of the jobs, by id."""
+    """Makes one for each worker, over one table. `limits` are those of the jobs, by id; `on_open`: see MemoryHeads."""
 
-    def __init__(self, clock: Clock, folder: Path, limits: dict[str, int]) -> None:
+    def __init__(
+        self, clock: Clock, folder: Path, limits: dict[str, int], on_open: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.clock = clock
         self.folder = folder
         self.table = MemoryTable()
-        self.heads = MemoryHeads(self.table)
+        self.heads = MemoryHeads(self.table, on_open)
         self.time = SharedTime(clock)
         self._limits = limits
         self._bridge = InPlace()
@@ -115,12 +119,13 @@ class Stores:
 
     def open_for_all(self, name: str) -> AwsStore:
         """The store of somebody who looks after everything, and sees all of it as it is."""
-        return self._joined(Ledger(self.table, self.time, self.clock, Elsewhere(name), LEASE_SECONDS, self.folder))
+        ledger = Ledger(self.table, self.time, self.clock, Elsewhere(name), LEASE_SECONDS, self.folder)
+        ledger.heads = self.heads
+        return self._joined(ledger)
 
     def _joined(self, ledger: Ledger) -> AwsStore:
-        """What never changes, and the heads, are there once for all."""
-        shared = self._shared
-        ledger.heads, ledger.orders, ledger.chunks, ledger.ids = self.heads, shared.orders, shared.chunks, shared.ids
+        """What never changes is there once for all."""
+        ledger.orders, ledger.chunks, ledger.ids = self._shared.orders, self._shared.chunks, self._shared.ids
         return AwsStore(self._bridge, ledger)
 
     def ready(self, worker_id: str) -> list[Head]:

@@ -52,6 +52,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     wasted_attempts: int
     not_run: int
+    starts_after_open: int
     wall_seconds: float
     cpu_seconds: float
 
@@ -95,6 +96,7 @@ def figures_of(simulated: Simulated, command: str) -> Figures:
         attempts=truth.attempts,
         wasted_attempts=truth.wasted_attempts,
         not_run=sum(job.plan.items - job.ended for job in truth.jobs.values()),
+        starts_after_open=max((job.starts_after_open or 0 for job in truth.jobs.values()), default=0),
         wall_seconds=simulated.wall_seconds,
         cpu_seconds=simulated.cpu_seconds,
     )
@@ -130,6 +132,7 @@ def _rows(figures: Figures) -> list[tuple[str, str]]:
         ("all job limits, all site limits", f"{f.job_limits:,} items, {f.site_concurrency:,} requests"),
         ("limits broken, items lost or ended twice", "; ".join(f.problems[:3]) or "none"),
         ("items never run (the doomed job)", f"{f.not_run:,}"),
+        ("attempts begun after its circuit opened", f"{f.starts_after_open:,}"),
         ("passed over, at worst", f"{f.passed_over:.2f} leases for each runnable job (bound {BOUND})"),
         ("runnable jobs for one claim, at most", f"{f.most_runnable}"),
         ("longest that a job with work and a slot got nothing", f"{f.starved_seconds:.1f} s"),

@@ -35,22 +35,30 @@ class Runner:
         self.on_ready: Callable[[], None] = lambda: None
         self._site = hand.lease.job.sites[0]
         self._sent: dict[int, float] = {}  # open requests, and since when
+        floor.line.join(self)
 
     def start_ready(self) -> None:
         """Fills the free slots."""
+        while self.start_next():
+            pass
+
+    def start_next(self) -> bool:
+        """Starts one item, if there is a slot and the store lets it; whether it did."""
         hand, floor = self.hand, self.floor
-        while hand.may_start():
-            if not floor.store.begin(hand.lease, hand.queue[0].item.seq):
-                hand.stop()
-                self.on_outcome()
-                return
-            work = hand.queue.popleft()
-            hand.running[work.item.seq] = work
-            if not hand.announced:
-                hand.slots.take(work.item.seq)
-            hand.announced = hand.committed = False
-            floor.world.truth.begins(self.job_id, floor.now)
-            floor.lane(self._site).join(functools.partial(self._send, work))
+        if not hand.may_start():
+            return False
+        if not floor.store.begin(hand.lease, hand.queue[0].item.seq):
+            hand.stop()
+            self.on_outcome()
+            return False
+        work = hand.queue.popleft()
+        hand.running[work.item.seq] = work
+        if not hand.announced:
+            hand.slots.take(work.item.seq)
+        hand.announced = hand.committed = False
+        floor.world.truth.begins(self.job_id, floor.now)
+        floor.lane(self._site).join(functools.partial(self._send, work))
+        return True
 
     def die(self) -> None:
         """Its worker is gone, with all that ran."""
@@ -76,13 +84,16 @@ class Runner:
         del hand.running[seq]
         hand.slots.give(seq)
         attempt = Attempt(sent_at, now, self.floor.worker_id, self._failure(), requests=1)
+        if attempt.failure is not None and attempt.failure.rule.job_circuit:
+            hand.slots.fail()
+            self.on_ready()
         again_seconds = None if hand.lost else hand.tried(work, attempt, world.rng.random())
         if again_seconds is not None:
             self.floor.after(again_seconds, functools.partial(self._ready_again, seq))
         elif not hand.lost:
             self.on_outcome()
         self.floor.lane(self._site).release()
-        self.start_ready()
+        self.floor.line.fill()
         if not hand.ready:
             self.floor.stir()
 
@@ -97,6 +108,6 @@ class Runner:
         if work is not None:
             self.hand.queue.appendleft(work)
             self.start_ready()
-            if self.hand.queue:
+            if self.hand.queue and self.hand.slots.unheard:
                 self.on_ready()
             self.floor.stir()

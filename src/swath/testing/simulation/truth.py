@@ -27,6 +27,7 @@ class JobTruth:
         "plan",
         "quiet_since",
         "running",
+        "starts_after_open",
         "useful_seconds",
     )
 
@@ -38,6 +39,7 @@ class JobTruth:
         self.quiet_since = 0.0  # on the boot clock: no request is open, though items have slots
         self.peak = 0
         self.useful_seconds = 0.0
+        self.starts_after_open: int | None = None  # attempts that began after the circuit opened, if it did
         self.ends = bytearray(plan.items + 1)  # by sequence number, from 1
         self.ended = 0
         self.ended_at: float | None = None
@@ -62,6 +64,10 @@ class Truth:
             site: [truth for truth in self.jobs.values() if truth.plan.site == site] for site in plan.concurrency
         }
 
+    def opened(self, job_id: str) -> None:
+        """The circuit of a job has opened."""
+        self.jobs[job_id].starts_after_open = 0
+
     def begins(self, job_id: str, now: float) -> None:
         """An item has taken a slot."""
         job = self.jobs[job_id]
@@ -69,6 +75,10 @@ class Truth:
             job.quiet_since = now
         job.running += 1
         job.began_at = now
+        if job.starts_after_open is not None:
+            job.starts_after_open += 1
+            if job.starts_after_open == job.plan.limit + 1:
+                self.problems.append(f"{job_id} started more items after its circuit opened than its limit")
         job.peak = max(job.peak, job.running)
         if job.running > job.plan.limit:
             self.problems.append(f"{job_id} runs {job.running} items, {job.plan.limit} are allowed")

@@ -11,6 +11,7 @@ from typing import Final
 
 from swath.domain.lease import Directive, Lease
 from swath.pipeline.execute.slots import JobSlots
+from swath.pipeline.execute.worker import FRESH_PART
 from swath.testing.simulation.committer import Committer
 from swath.testing.simulation.floor import Floor
 from swath.testing.simulation.hand import Hand
@@ -23,7 +24,6 @@ HEARTBEAT_SECONDS: Final = 10.0
 BUSY_SECONDS: Final = 1.0
 FIRST_PART: Final = 0.1  # of the longest rest
 MOST_LEASES: Final = 32
-FRESH_PART: Final = 0.5  # of the time between heartbeats: so lately the store heard of a lease that is not renewed
 
 
 class Worker:
@@ -115,7 +115,8 @@ class Worker:
 
     def _begin(self, lease: Lease) -> None:
         floor, job_id = self._floor, lease.job.job_id
-        slots = floor.slots.setdefault(job_id, JobSlots(lease.slots, lease.target, lambda: floor.room, lease.revision))
+        new = JobSlots(lease.slots, lease.target, lambda: floor.room, lease.revision, far=True)
+        slots = floor.slots.setdefault(job_id, new)
         slots.hope_for(lease.target, lease.revision)
         hand = Hand(lease, slots, floor.is_closed_to)
         hand.heard_at = floor.now
@@ -130,6 +131,7 @@ class Worker:
     def _ended(self, runner: Runner) -> None:
         lease, floor = runner.hand.lease, self._floor
         del self._runners[lease.fence]
+        floor.line.leave(runner)
         runner.hand.slots.users.discard(runner.hand)
         if not runner.hand.slots.users:
             del floor.slots[runner.job_id]
@@ -142,7 +144,7 @@ class Worker:
 
     async def _renew(self) -> None:
         long_ago = self._floor.now - FRESH_PART * HEARTBEAT_SECONDS
-        stale = {fence: runner for fence, (runner, _) in self._runners.items() if runner.hand.heard_at < long_ago}
+        stale = {fence: runner for fence, (runner, _) in self._runners.items() if runner.hand.heard_at <= long_ago}
         if stale:
             for job_id in {runner.job_id for runner in stale.values()}:
                 self._world.head_turn(job_id)

@@ -40,10 +40,10 @@ class World:
         self.rng = random.Random(f"run {plan.seed}")  # noqa: S311 a simulation must be repeatable
         self.clock = FakeClock()
         self.events = Events(self.clock)
-        self.stores = Stores(self.clock, folder, limits)
+        self.truth = Truth(plan)
+        self.stores = Stores(self.clock, folder, limits, self.truth.opened)
         self.sites = MemorySiteBook(self.clock, FAR)
         self.hints = HintQueue(self.events)
-        self.truth = Truth(plan)
         self.turns = Turns(limits, lambda job_id: self.truth.jobs[job_id].began_at)
         self.doomed = {each.job.job_id for each in plan.jobs if each.doomed}
         self.arrived: set[str] = set()

@@ -15,20 +15,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["COLUMN", "JOB_ID", "SoakJob", "data_of", "item_ids"]
+__all__ = ["COLUMN", "JOB_ID", "SoakJob", "data_of", "item_id_of", "item_ids"]
 
 JOB_ID: Final = "soak"
 COLUMN: Final = "parcel_id"
 CONCURRENCY: Final = 64
 
 
+def item_id_of(number: int) -> str:
+    """`000-00-001` and so on."""
+    return f"{number // 100_000:03}-{number // 1_000 % 100:02}-{number % 1_000:03}"
+
+
 def item_ids(items: int, *, shuffled: bool = False) -> Iterator[str]:
-    """`000-00-001` and so on; shuffled, they come in no order, which is what an index of ids likes least."""
+    """All of them; shuffled, they come in no order, which is what an index of ids likes least."""
     numbers = list(range(items)) if shuffled else range(items)
     if isinstance(numbers, list):
         random.Random(items).shuffle(numbers)  # noqa: S311 the same file every time
-    for number in numbers:
-        yield f"{number // 100_000:03}-{number // 1_000 % 100:02}-{number % 1_000:03}"
+    yield from map(item_id_of, numbers)
 
 
 def data_of(item_id: str) -> bytes:

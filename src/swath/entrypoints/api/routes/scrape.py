@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, HTTPException, Response
 
 from swath.domain.errors import UnknownName
 from swath.domain.failure import FailureKind
@@ -36,7 +36,7 @@ from swath.entrypoints.api.scrape_bodies import (
 from swath.entrypoints.api.tasks import TaskState, TaskView, task_of, task_state, turned_away
 from swath.pipeline.accept.on_demand import MOST_TASKS, Demand, Target, job_id_of
 
-__all__ = ["router"]
+__all__ = ["no_task", "router"]
 
 router = APIRouter(prefix="/api/v1/scrape", tags=["scrape"], route_class=ApiRoute)
 
@@ -104,6 +104,13 @@ async def scrape_batch(body: BatchBody, controller: Control) -> Response:
     demand = await prepare(controller, wish)
     status = await place(controller, demand)
     return ok(_batch_view(status, [_pending(item.item_id, item.input) for item in demand.batch.items]), 202)
+
+
+@router.get("/sync", include_in_schema=False)
+@router.get("/batch", include_in_schema=False)
+async def no_task() -> Response:
+    """These names stand where a task id does below, and are none."""
+    raise HTTPException(405)
 
 
 @router.get(

@@ -12,7 +12,8 @@ import click
 
 from swath.entrypoints.cli.options import complete_files, complete_kinds, job_argument, json_option
 from swath.entrypoints.cli.order import Order, job_options
-from swath.entrypoints.cli.session import begin, run_async
+from swath.entrypoints.cli.server_options import begin_here, begin_jobs, no_server_option, server_options
+from swath.entrypoints.cli.session import run_async
 
 __all__ = ["jobs"]
 
@@ -24,12 +25,15 @@ def jobs() -> None:
 
 @jobs.command()
 @job_options
+@server_options
 def create(order: Order) -> int:
     """Load a job into the store; `swath worker` runs it."""
-    settings = begin()
+    settings = begin_jobs()
     if order.dry_run:
+        from swath.entrypoints.cli.jobs.opened import only_here
         from swath.entrypoints.cli.plan import show_plan
 
+        only_here(settings, "--dry-run", "leave out --server to check the file by the scrapers that are here")
         return run_async(show_plan(settings, order))
     from swath.entrypoints.cli.jobs.create import create_job
 
@@ -39,72 +43,79 @@ def create(order: Order) -> int:
 @jobs.command("list")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The newest so many.")
 @json_option
+@server_options
 def list_(limit: int, as_json: bool) -> int:
     """List jobs, the newest first."""
     from swath.entrypoints.cli.jobs.look import list_jobs
 
-    return run_async(list_jobs(begin(), limit, as_json=as_json))
+    return run_async(list_jobs(begin_jobs(), limit, as_json=as_json))
 
 
 @jobs.command("status")
 @job_argument
 @json_option
+@server_options
 def status_(job_id: str, as_json: bool) -> int:
     """Show where a job stands."""
     from swath.entrypoints.cli.jobs.look import show_status
 
-    return run_async(show_status(begin(), job_id, as_json=as_json))
+    return run_async(show_status(begin_jobs(), job_id, as_json=as_json))
 
 
 @jobs.command()
 @job_argument
 @json_option
+@server_options
 def watch(job_id: str, as_json: bool) -> int:
     """Show a job's progress until it ends, and exit as it ended. Ctrl-C leaves the job alone."""
     from swath.entrypoints.cli.jobs.watch import watch_job
 
-    return run_async(watch_job(begin(), job_id, as_json=as_json))
+    return run_async(watch_job(begin_jobs(), job_id, as_json=as_json))
 
 
 @jobs.command()
 @job_argument
 @click.argument("item_id", metavar="ITEM")
 @json_option
+@server_options
 def item(job_id: str, item_id: str, as_json: bool) -> int:
     """Show one item: how it ended, each attempt, its files, and its ends in earlier generations."""
     from swath.entrypoints.cli.jobs.item import show_item
 
-    return run_async(show_item(begin(), job_id, item_id, as_json=as_json))
+    return run_async(show_item(begin_jobs(), job_id, item_id, as_json=as_json))
 
 
 @jobs.command()
 @job_argument
 @json_option
+@server_options
 def pause(job_id: str, as_json: bool) -> int:
     """Start no more items of a job; what runs may finish."""
     from swath.entrypoints.cli.jobs.control import pause_job
 
-    return run_async(pause_job(begin(), job_id, as_json=as_json))
+    return run_async(pause_job(begin_jobs(), job_id, as_json=as_json))
 
 
 @jobs.command()
 @job_argument
 @json_option
+@server_options
 def resume(job_id: str, as_json: bool) -> int:
     """Let a paused job go on, with a closed circuit."""
     from swath.entrypoints.cli.jobs.control import resume_job
 
-    return run_async(resume_job(begin(), job_id, as_json=as_json))
+    return run_async(resume_job(begin_jobs(), job_id, as_json=as_json))
 
 
 @jobs.command()
 @job_argument
 @json_option
+@server_options
 def cancel(job_id: str, as_json: bool) -> int:
     """Stop a job for good: what runs may finish, the rest becomes `cancelled`."""
     from swath.entrypoints.cli.jobs.control import cancel_job
 
-    return run_async(cancel_job(begin(), job_id, as_json=as_json))
+    return run_async(cancel_job(begin_jobs(), job_id, as_json=as_json))
 
 
 @jobs.command()
@@ -112,11 +123,12 @@ def cancel(job_id: str, as_json: bool) -> int:
 @click.option("--policy", "file", type=click.Path(path_type=Path), metavar="FILE", help="The new one, YAML or JSON.")
 @click.option("--concurrency", type=int, metavar="N", help="Items at once, whatever else the policy says.")
 @json_option
+@server_options
 def policy(job_id: str, file: Path | None, concurrency: int | None, as_json: bool) -> int:
     """Show a job's execution policy, or change it, also while the job runs."""
     from swath.entrypoints.cli.jobs.policy import show_or_change_policy
 
-    return run_async(show_or_change_policy(begin(), job_id, file, concurrency, as_json=as_json))
+    return run_async(show_or_change_policy(begin_jobs(), job_id, file, concurrency, as_json=as_json))
 
 
 @jobs.command()
@@ -140,40 +152,44 @@ def policy(job_id: str, file: Path | None, concurrency: int | None, as_json: boo
 @click.option("--since", metavar="TIME", help="Only what ended since: 2h, 30m, 1d, or 2026-01-31T08:00.")
 @click.option("--run", is_flag=True, help="Run them here, now.")
 @json_option
+@server_options
 def retry(job_id: str, run: bool, as_json: bool, **chosen: Any) -> int:
     """Run items of an ended job again, as a new generation; their former ends stay known."""
     from swath.entrypoints.cli.jobs.retry import Choice, retry_job
 
-    return run_async(retry_job(begin(), job_id, Choice(**chosen), run=run, as_json=as_json))
+    return run_async(retry_job(begin_jobs(), job_id, Choice(**chosen), run=run, as_json=as_json))
 
 
 @jobs.command()
 @job_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
+@server_options
 def delete(job_id: str, yes: bool, as_json: bool) -> int:
     """Delete a job with all its results."""
     from swath.entrypoints.cli.jobs.delete import delete_job
 
-    return run_async(delete_job(begin(), job_id, sure=yes, as_json=as_json))
+    return run_async(delete_job(begin_jobs(), job_id, sure=yes, as_json=as_json))
 
 
 @jobs.command("webhooks")
 @job_argument
 @click.option("--resend", is_flag=True, help="Send the newest one again, here and now.")
 @json_option
+@server_options
 def webhooks_(job_id: str, resend: bool, as_json: bool) -> int:
     """Show who was told of a job's ends, and how each try went."""
     from swath.entrypoints.cli.jobs.webhooks import show_webhooks
 
-    return run_async(show_webhooks(begin(), job_id, again=resend, as_json=as_json))
+    return run_async(show_webhooks(begin_jobs(), job_id, again=resend, as_json=as_json))
 
 
 @jobs.command("verify")
 @job_argument
 @json_option
+@no_server_option
 def verify_(job_id: str, as_json: bool) -> int:
     """Check that store, counters, manifest and artifacts agree. Exits 8 and lists what does not."""
     from swath.entrypoints.cli.jobs.verify import verify_job
 
-    return verify_job(begin(), job_id, as_json=as_json)
+    return verify_job(begin_here("jobs verify", "run it where that has its store"), job_id, as_json=as_json)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import click
 
-from swath.bootstrap import open_services
 from swath.domain.job import JobStatus
-from swath.entrypoints.cli.caretaker import bring_to_end
 from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.jobs.opened import open_jobs
 from swath.entrypoints.cli.output import command, describe, print_json
-from swath.pipeline.dispatch.announce import announce
 from swath.settings import Settings
 
 __all__ = ["cancel_job", "pause_job", "resume_job"]
@@ -17,26 +15,24 @@ __all__ = ["cancel_job", "pause_job", "resume_job"]
 
 async def pause_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
     """Nothing more starts."""
-    async with open_services(settings) as services:
-        status = await services.store.pause(job_id)
-    return _tell(status, f"go on with `{command('jobs', 'resume', job_id)}`", as_json=as_json)
+    async with open_jobs(settings) as jobs:
+        status = await jobs.pause(job_id)
+    return _tell(status, f"go on with `{jobs.command('jobs', 'resume', job_id)}`", as_json=as_json)
 
 
 async def resume_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
     """Workers that are there take it up again."""
-    async with open_services(settings) as services:
-        status = await services.store.resume(job_id)
-        await announce(services.queue, services.clock, status)
-    return _tell(status, f"if no worker is there: `{command('run', '--job-id', job_id)}`", as_json=as_json)
+    async with open_jobs(settings) as jobs:
+        status = await jobs.resume(job_id)
+    hint = jobs.who_works(job_id) or f"if no worker is there: `{command('run', '--job-id', job_id)}`"
+    return _tell(status, hint, as_json=as_json)
 
 
 async def cancel_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
     """Ends it here and now if nobody works on it; else its workers do when what runs has finished."""
-    async with open_services(settings) as services:
-        status = await services.store.cancel(job_id)
-        if not status.state.terminal:
-            status = await bring_to_end(services, job_id)
-    hint = "" if status.state.terminal else f"its workers finish what runs: `{command('jobs', 'watch', job_id)}`"
+    async with open_jobs(settings) as jobs:
+        status = await jobs.cancel(job_id)
+    hint = "" if status.state.terminal else f"its workers finish what runs: `{jobs.command('jobs', 'watch', job_id)}`"
     return _tell(status, hint, as_json=as_json)
 
 

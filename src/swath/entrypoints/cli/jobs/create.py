@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
-from swath.bootstrap import make_registry, open_services
 from swath.entrypoints.cli.exit_codes import ExitCode
-from swath.entrypoints.cli.intake import take_in
+from swath.entrypoints.cli.jobs.opened import open_jobs
 from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.output import command, describe, print_json
 from swath.entrypoints.cli.progress import watching
@@ -19,10 +16,11 @@ __all__ = ["create_job"]
 
 async def create_job(settings: Settings, order: Order) -> ExitCode:
     """Loads it and says how to run it."""
-    async with open_services(settings) as services, watching(quiet=order.quiet or order.as_json) as display:
-        status = await take_in(services, make_registry(settings), order, display, asyncio.Event())
+    async with open_jobs(settings) as jobs, watching(quiet=order.quiet or order.as_json) as display:
+        status = await jobs.create(order, display)
+    hint = jobs.who_works(status.job.job_id) or f"run it with `{command('worker')}`"
     if order.as_json:
         print_json(status.as_json())
     else:
-        click.echo(f"job {status.job.job_id} is {describe(status)}; run it with `{command('worker')}`")
+        click.echo(f"job {status.job.job_id} is {describe(status)}; {hint}")
     return ExitCode.COMPLETE

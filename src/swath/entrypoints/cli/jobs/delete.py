@@ -7,12 +7,11 @@ import sys
 
 import click
 
-from swath.bootstrap import Services, open_services
 from swath.domain.errors import BadInput, StoreUnavailable, SwathError
 from swath.domain.job import JobStatus
-from swath.entrypoints.cli.caretaker import remove
 from swath.entrypoints.cli.exit_codes import ExitCode
-from swath.entrypoints.cli.output import command, counted, print_json
+from swath.entrypoints.cli.jobs.opened import Jobs, open_jobs
+from swath.entrypoints.cli.output import counted, print_json
 from swath.settings import Settings
 
 __all__ = ["delete_job"]
@@ -22,16 +21,16 @@ TELL_SECONDS = 5.0
 
 async def delete_job(settings: Settings, job_id: str, *, sure: bool, as_json: bool) -> ExitCode:
     """Asks first unless `sure`."""
-    async with open_services(settings) as services:
-        status = await services.store.status(job_id)
-        if not sure and not _agreed(status, services.storage.location(job_id)):
+    async with open_jobs(settings) as jobs:
+        status = await jobs.status(job_id)
+        if not sure and not _agreed(status, jobs.location(job_id)):
             click.echo("nothing was deleted", err=True)
             return ExitCode.COMPLETE
-        await services.store.delete(job_id)
+        await jobs.delete(job_id)
         try:
-            gone = await _remove(services, job_id)
+            gone = await _remove(jobs, job_id)
         except StoreUnavailable as error:
-            again = command("jobs", "delete", job_id, "--yes")
+            again = jobs.command("jobs", "delete", job_id, "--yes")
             raise SwathError(f"{error}; the deletion has begun, and `{again}` finishes it when that is over") from error
     if as_json:
         print_json({"job_id": job_id, "deleted": gone})
@@ -51,9 +50,9 @@ def _agreed(status: JobStatus, location: str) -> bool:
     )
 
 
-async def _remove(services: Services, job_id: str) -> bool:
+async def _remove(jobs: Jobs, job_id: str) -> bool:
     """Says now and then that it goes on: a million files take their time."""
-    removing = asyncio.create_task(remove(services, job_id))
+    removing = asyncio.create_task(jobs.removed(job_id))
     while not (await asyncio.wait({removing}, timeout=TELL_SECONDS))[0]:
         click.echo(f"deleting job {job_id} …; if it is interrupted, the same command goes on", err=True)
     return removing.result()

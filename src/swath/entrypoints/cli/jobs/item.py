@@ -7,11 +7,12 @@ import json
 
 import click
 
-from swath.bootstrap import open_services
 from swath.domain.attempt import Attempt, Ended
 from swath.domain.item import ItemRecord
+from swath.domain.job import Job
 from swath.domain.manifest import entry_with_past
 from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.jobs.opened import Jobs, open_jobs
 from swath.entrypoints.cli.output import print_json
 from swath.settings import Settings
 
@@ -20,25 +21,24 @@ __all__ = ["show_item"]
 
 async def show_item(settings: Settings, job_id: str, item_id: str, *, as_json: bool) -> ExitCode:
     """Prints it."""
-    async with open_services(settings, only_looks=True) as services:
-        job = (await services.store.status(job_id)).job
-        record = await services.store.item(job_id, item_id)
-        location = services.storage.location(job_id)
+    async with open_jobs(settings, only_looks=True) as jobs:
+        job = (await jobs.status(job_id)).job
+        record = await jobs.item(job_id, item_id)
     if as_json:
-        print_json(entry_with_past(job, record) | {"location": location})
+        print_json(entry_with_past(job, record) | {"location": jobs.location(job_id)})
     else:
-        _tell(record, location, f"{job.scraper_id} {record.scraper_version}".rstrip())
+        _tell(record, job, jobs)
     return ExitCode.COMPLETE
 
 
-def _tell(record: ItemRecord, location: str, scraper: str) -> None:
+def _tell(record: ItemRecord, job: Job, jobs: Jobs) -> None:
     _line("item", record.item_id)
     _line("state", _stands(record))
     if record.not_before is not None:
         _line("not before", _moment(record.not_before))
     if record.suspect:
         _line("suspect", "a worker died while it ran; it runs alone next time")
-    _line("scraper", scraper)
+    _line("scraper", f"{job.scraper_id} {record.scraper_version}".rstrip())
     _line("input", json.dumps(record.input, ensure_ascii=False))
     _line(
         "tries", f"{record.tries.own} own, {record.tries.infrastructure} infrastructure, {record.tries.crashes} crashes"
@@ -46,7 +46,8 @@ def _tell(record: ItemRecord, location: str, scraper: str) -> None:
     for number, attempt in enumerate(record.attempts, start=1):
         _line(f"attempt {number}", _tried(attempt))
     for artifact in record.artifacts:
-        _line("artifact", f"{location}/{artifact.key} ({artifact.size:,} bytes)")
+        place = jobs.place_of(job.job_id, record.item_id, artifact)
+        _line("artifact", f"{place} ({artifact.size:,} bytes)")
     for past in record.earlier:
         _line(f"generation {past.generation}", f"{_ended(past.end)}, {_moment(past.ended_at)}")
         for number, attempt in enumerate(past.end.attempts, start=1):

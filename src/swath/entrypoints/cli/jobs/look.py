@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from swath.bootstrap import open_services
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.jobs.opened import open_jobs
 from swath.entrypoints.cli.output import describe, print_json, print_table, span
 from swath.settings import Settings
 
@@ -15,8 +15,8 @@ __all__ = ["list_jobs", "show_status", "stands"]
 
 async def list_jobs(settings: Settings, limit: int, *, as_json: bool) -> ExitCode:
     """Prints the newest jobs."""
-    async with open_services(settings, only_looks=True) as services:
-        found = await services.store.jobs(limit=limit)
+    async with open_jobs(settings, only_looks=True) as jobs:
+        found = await jobs.jobs(limit)
     if as_json:
         print_json([status.as_json() for status in found])
         return ExitCode.COMPLETE
@@ -46,13 +46,13 @@ def stands(status: JobStatus) -> str:
 
 async def show_status(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
     """Prints one job."""
-    async with open_services(settings, only_looks=True) as services:
-        status, location = await services.status(job_id), services.storage.location(job_id)
+    async with open_jobs(settings, only_looks=True) as jobs:
+        status = await jobs.status(job_id)
     if as_json:
         print_json(status.as_json())
         return ExitCode.COMPLETE
     click.echo(f"job {job_id} is {describe(status)}")
     if not status.state.terminal:
         click.echo(f"{status.items_per_second:,.1f} items/s, ETA {span(status.eta_seconds)}")
-    click.echo(f"results: {location}")
+    click.echo(f"results: {jobs.location(job_id)}")
     return ExitCode.COMPLETE

@@ -9,10 +9,10 @@ from typing import Any
 import click
 import yaml
 
-from swath.bootstrap import open_services
 from swath.domain.policy import ExecutionPolicy
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.intake import with_concurrency
+from swath.entrypoints.cli.jobs.opened import open_jobs
 from swath.entrypoints.cli.output import print_json
 from swath.pipeline.accept.policy_file import read_policy
 from swath.settings import Settings
@@ -25,14 +25,14 @@ async def show_or_change_policy(
 ) -> ExitCode:
     """A file replaces the policy as a whole; `concurrency` changes that field of it, or of the present one."""
     given = None if file is None else read_policy(file)
-    async with open_services(settings) as services:
-        status = await services.store.status(job_id)
+    async with open_jobs(settings) as jobs:
+        status = await jobs.status(job_id)
         former = status.job.policy
         wanted = given or former
         if concurrency is not None:
             wanted = with_concurrency(wanted, concurrency)
         if given is not None or concurrency is not None:
-            status = await services.store.change_policy(job_id, wanted)
+            status = await jobs.change_policy(job_id, wanted)
     if as_json:
         print_json(_whole(status.job.policy))
     elif given is None and concurrency is None:

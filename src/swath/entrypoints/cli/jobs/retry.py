@@ -9,17 +9,17 @@ from typing import Final
 import click
 import msgspec
 
-from swath.bootstrap import Services, open_services
+from swath.backends.clock import SystemClock
 from swath.domain.errors import BadInput
 from swath.domain.failure import FailureKind
 from swath.domain.selection import Selection
 from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.jobs.opened import only_here, open_jobs
 from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.output import command, counted, print_json
 from swath.entrypoints.cli.run_job import run_job
 from swath.pipeline.accept.explain import listed, near
-from swath.pipeline.accept.item_ids import look_like_rows, read_item_ids
-from swath.pipeline.dispatch.announce import announce
+from swath.pipeline.accept.item_ids import read_item_ids
 from swath.settings import Settings
 
 __all__ = ["Choice", "retry_job", "selection_of"]
@@ -40,35 +40,20 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 async def retry_job(settings: Settings, job_id: str, choice: Choice, *, run: bool, as_json: bool) -> ExitCode:
     """Begins the generation, and runs it if asked to."""
-    async with open_services(settings) as services:
-        selection = selection_of(choice, services.clock.now())
-        if selection.item_ids:
-            await _check_ids(services, job_id, selection.item_ids)
-        status = await services.store.retry(job_id, selection)
-        await announce(services.queue, services.clock, status)
+    if run:
+        only_here(settings, "--run", "leave it out, and the workers there run the items")
+    async with open_jobs(settings) as jobs:
+        status = await jobs.retry(job_id, selection_of(choice, SystemClock().now()))
     if run:
         return await run_job(settings, Order(job_id=job_id, as_json=as_json))
     if as_json:
         print_json(status.as_json())
     else:
         waiting = counted(status.counts.remaining, "item")
-        click.echo(
-            f"job {job_id} is {status.state}: generation {status.generation} has {waiting} to run; "
-            f"run {'it' if status.counts.remaining == 1 else 'them'} with `{command('run', '--job-id', job_id)}`"
-        )
+        them = "it" if status.counts.remaining == 1 else "them"
+        hint = jobs.who_works(job_id) or f"run {them} with `{command('run', '--job-id', job_id)}`"
+        click.echo(f"job {job_id} is {status.state}: generation {status.generation} has {waiting} to run; {hint}")
     return ExitCode.COMPLETE
-
-
-async def _check_ids(services: Services, job_id: str, asked: frozenset[str]) -> None:
-    """An id that the job does not have is a mistake, and the others may be wrong ones too. Raises BadInput."""
-    unknown, after = set(asked), 0
-    while unknown and (page := await services.store.items(job_id, after)):
-        unknown.difference_update(record.item_id for record in page)
-        after = page[-1].seq
-    if unknown:
-        told = f"{listed(sorted(unknown))} ({len(unknown):,} of {len(asked):,} ids)"
-        table = "; a file with several columns needs one called item_id" if look_like_rows(asked) else ""
-        raise BadInput(f"job {job_id!r} has no item {told}; nothing is run again{table}")
 
 
 def selection_of(choice: Choice, now: float) -> Selection:

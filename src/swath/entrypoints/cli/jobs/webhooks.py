@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
+from typing import Any
 
 import click
+import msgspec
 
-from swath.bootstrap import open_services
-from swath.domain.webhook import Delivery, Webhook
+from swath.domain.webhook import Delivery
 from swath.entrypoints.cli.exit_codes import ExitCode
-from swath.entrypoints.cli.first_try import how_it_went, try_once
+from swath.entrypoints.cli.first_try import how_it_went
+from swath.entrypoints.cli.jobs.opened import open_jobs
 from swath.entrypoints.cli.output import print_json
-from swath.integrations.webhook.log import entry_of, resend
 from swath.settings import Settings
 
 __all__ = ["show_webhooks"]
@@ -19,31 +21,29 @@ __all__ = ["show_webhooks"]
 
 async def show_webhooks(settings: Settings, job_id: str, *, again: bool, as_json: bool) -> ExitCode:
     """Prints the delivery log; `again` sends the newest webhook first."""
-    async with open_services(settings, only_looks=not again) as services:
+    async with open_jobs(settings, only_looks=not again) as jobs:
         if again:
-            await resend(services.store, services.clock, job_id)
-            sent = await try_once(services, job_id)
+            sent = await jobs.resend(job_id)
             if not as_json:
                 click.echo(how_it_went(sent))
-        found = await services.store.webhooks(job_id)
+        found = await jobs.webhooks(job_id)
     if as_json:
-        print_json([entry_of(webhook, settings.webhook_url) for webhook in found])
+        print_json(found)
     elif not found:
         click.echo(f"job {job_id} has no webhooks")
     else:
-        for webhook in found:
-            _tell(webhook, settings)
+        for entry in found:
+            _tell(entry)
     return ExitCode.COMPLETE
 
 
-def _tell(webhook: Webhook, settings: Settings) -> None:
-    entry = entry_of(webhook, settings.webhook_url)
-    due = "" if webhook.due_at is None else f", due {_moment(webhook.due_at)}"
+def _tell(entry: Mapping[str, Any]) -> None:
+    due = "" if entry["due_at"] is None else f", due {_moment(entry['due_at'])}"
     click.echo(
-        f"generation {webhook.generation}, {entry['status']}: {webhook.state}{due}, to {entry['url']} "
-        f"({webhook.webhook_id})"
+        f"generation {entry['generation']}, {entry['status']}: {entry['state']}{due}, to {entry['url']} "
+        f"({entry['webhook_id']})"
     )
-    for delivery in webhook.deliveries:
+    for delivery in msgspec.convert(entry["deliveries"], list[Delivery]):
         click.echo(f"  {_moment(delivery.at)}, {delivery.seconds:.3f} s: {_came(delivery)}")
 
 
