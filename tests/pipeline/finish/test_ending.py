@@ -8,7 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from swath.backends.clock import SystemClock
 from swath.backends.embedded.results import FolderResults
+from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.store import MemoryStore
 from swath.domain.errors import StoreUnavailable, Unbalanced
 from swath.domain.job import Counts, JobStatus, WaitingFor
@@ -303,6 +305,29 @@ async def test_the_right_to_end_is_renewed_while_items_stream(
     assert max(later - earlier for earlier, later in pairwise(times)) <= 15 / 3
     assert len(store.renewed_at) < 12  # and not for every item
     await storage.close()
+
+
+class Sluggish(MemoryResults):
+    """A single look takes longer than a lease lasts."""
+
+    async def open_leases(self, job_id: str) -> list[int]:
+        await asyncio.sleep(0.3)
+        return await super().open_leases(job_id)
+
+
+@pytest.mark.req("Z9", "W3")
+async def test_the_right_to_end_is_kept_however_long_a_step_takes() -> None:
+    clock = SystemClock()
+    store, storage = MemoryStore(clock, lease_seconds=0.1), Sluggish()
+    await store.submit(order("job"))
+    await store.cancel("job")
+    ending = asyncio.create_task(Finisher(store, store, storage, clock, "finisher").run_once())
+    rescued = []
+    while not ending.done():
+        rescued += await store.rescue("other")
+        await asyncio.sleep(0.01)
+    assert await ending is not None
+    assert rescued == []
 
 
 class SleepyFolder(FolderResults):

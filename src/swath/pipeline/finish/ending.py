@@ -20,7 +20,8 @@ from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus, final_state
 from swath.domain.keys import encode
 from swath.domain.lease import Lease
-from swath.domain.manifest import PART_ITEMS, ManifestPart, Tally
+from swath.domain.manifest import PART_ITEMS, JobMetadata, ManifestPart, Tally
+from swath.domain.transitions import JobState
 from swath.observe.crash_points import reach
 from swath.pipeline.finish.hold import EndingBook, Hold
 from swath.pipeline.finish.manifests import (
@@ -116,8 +117,20 @@ class Finisher:
         self._put_off[job_id] = _PutOff(seconds, self._clock.boot() + seconds, unavailable)
 
     async def _end(self, lease: Lease) -> JobStatus:
-        job_id = lease.job.job_id
         hold = Hold(self._book, self._clock, lease)
+        status, metadata = await hold.during(self._account(lease, hold))
+        document = metadata_document(metadata)
+        await hold.keep()
+        await self._storage.put(lease.job.job_id, {METADATA_KEY: document})
+        reach("after_job_metadata")
+        webhook = webhook_of(status, metadata, self._webhook_url, self._clock.now())
+        ended = await self._book.end(lease, JobState(metadata.status), msgspec.json.decode(document), webhook)
+        reach("after_end")
+        return ended
+
+    async def _account(self, lease: Lease, hold: Hold) -> tuple[JobStatus, JobMetadata]:
+        """Everything but the end itself. How long it takes depends on the disk, so the right is renewed meanwhile."""
+        job_id = lease.job.job_id
         while lease.stopping and await self._book.sweep(lease, _SWEEP_ITEMS):
             await hold.keep()
         await self._clear_rooms(lease)
@@ -128,16 +141,7 @@ class Finisher:
         await hold.keep()
         await self._remove_leftovers(job_id, parts)
         await self._keep_former(status)
-        state = final_state(status.counts, lease.stopping)
-        metadata = metadata_of(status, state, tally, parts)
-        document = metadata_document(metadata)
-        await hold.keep()
-        await self._storage.put(job_id, {METADATA_KEY: document})
-        reach("after_job_metadata")
-        webhook = webhook_of(status, metadata, self._webhook_url, self._clock.now())
-        ended = await self._book.end(lease, state, msgspec.json.decode(document), webhook)
-        reach("after_end")
-        return ended
+        return status, metadata_of(status, final_state(status.counts, lease.stopping), tally, parts)
 
     async def _clear_rooms(self, lease: Lease) -> None:
         """Settles our own room, in which nothing wins, and any that a worker made after it had lost its lease.
