@@ -1,0 +1,1 @@
+"""`make fuzz-api`: schemathesis against a real controller, for longer than a test may take."""

@@ -1,0 +1,78 @@
+"""Builds that are broken on purpose: each lacks one rule, by which a kill at a named point would do harm.
+
+crash.py switches one on by its name; tests/api/test_serve_crash_teeth.py shows that each is found out.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from swath.domain.job import JobStatus, final_state
+from swath.domain.lease import Lease
+from swath.domain.manifest import Tally
+from swath.domain.webhook import Delivery, Webhook, noted
+from swath.integrations.webhook import courier
+from swath.integrations.webhook.courier import Courier
+from swath.integrations.webhook.sign import signature_headers
+from swath.observe.crash_points import reach
+from swath.pipeline.accept import stream_load
+from swath.pipeline.finish.ending import Finisher
+from swath.pipeline.finish.hold import Hold
+from swath.pipeline.finish.manifests import LISTS, metadata_of
+from swath.pipeline.finish.notice import webhook_of
+from swath.ports.job_store import JobStore, LoadStart
+
+__all__ = ["BROKEN", "put_in_place_of"]
+
+
+def put_in_place_of(owner: object, name: str, value: object) -> None:
+    """Replaces what must be there; raises when it has another name by now."""
+    getattr(owner, name)
+    setattr(owner, name, value)
+
+
+def _under_a_new_id(_: str, *rest: Any) -> dict[str, str]:
+    """The id of a webhook is made when it is sent, not when the job ends."""
+    return signature_headers(f"wh_{uuid.uuid4().hex}", *rest)
+
+
+async def _note_then_send(self: Courier, webhook: Webhook) -> None:
+    """A webhook counts as delivered before it is."""
+    now = self._clock.now()
+    body = await self._body(webhook, int(now))
+    await self._outbox.note_webhook(noted(webhook, Delivery(at=now, seconds=0.0, status=200)))
+    reach("before_webhook_send")
+    await self._send(webhook, int(now), body)
+    reach("after_webhook_send")
+
+
+async def _end_then_write(self: Finisher, lease: Lease) -> JobStatus:
+    """A job has ended before its manifests are there."""
+    status = await self._store.status(lease.job.job_id)
+    state = final_state(status.counts, lease.stopping)
+    metadata = metadata_of(status, state, Tally(), dict.fromkeys(LISTS, ()))
+    metadata = msgspec.structs.replace(metadata, counts=status.counts)
+    webhook = webhook_of(status, metadata, self._webhook_url, self._clock.now())
+    ended = await self._book.end(lease, state, msgspec.to_builtins(metadata), webhook)
+    reach("before_manifest")
+    await self._write_manifests(lease, status.generation, Hold(self._book, self._clock, lease))
+    return ended
+
+
+async def _always_behind(store: JobStore, job_id: str, key: str | None = None, offset: int | None = None) -> LoadStart:
+    """Rows that come again are taken for new ones."""
+    del key, offset
+    status = await store.status(job_id)
+    return LoadStart(number=status.loaded_batches, rows=status.loaded_rows)
+
+
+BROKEN: Final[dict[str, Callable[[], None]]] = {
+    "webhook_id": lambda: put_in_place_of(courier, "signature_headers", _under_a_new_id),
+    "webhook_note": lambda: put_in_place_of(Courier, "_deliver", _note_then_send),
+    "manifest": lambda: put_in_place_of(Finisher, "_end", _end_then_write),
+    "load": lambda: put_in_place_of(stream_load, "find_start", _always_behind),
+}
