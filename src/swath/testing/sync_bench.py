@@ -127,7 +127,8 @@ async def _controller(folder: Path, demo_url: str) -> AsyncIterator[str]:
     )
     try:
         async with asyncio.timeout(START_SECONDS):
-            yield await _address(serving)
+            address = await _address(serving)
+        yield address
     finally:
         if serving.returncode is None:
             serving.terminate()

@@ -7,14 +7,13 @@ module of Swath or of the scraper, or that it was waiting.
 from __future__ import annotations
 
 import json
+import runpy
 import signal
 import sys
 from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Final
-
-from swath.entrypoints.cli.main import main
 
 __all__ = ["ELSEWHERE"]
 
@@ -43,7 +42,7 @@ if __name__ == "__main__":
     signal.siginterrupt(signal.SIGPROF, False)
     signal.setitimer(signal.ITIMER_PROF, EACH_SECONDS, EACH_SECONDS)
     try:
-        main()
+        runpy.run_module("swath.entrypoints.cli.main", run_name="__main__")
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         file.write_text(json.dumps(_seen), encoding="utf-8")
