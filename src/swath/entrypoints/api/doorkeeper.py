@@ -71,9 +71,9 @@ class Doorkeeper:
         key = self._keys.get(id_of(text) or "")
         if not matches(key, text, self._clock.now()) or key is None:
             self._take(f"peer {peer}", WRONG_COST if shown else 1.0)
-            told = "the service key is wrong, expired or revoked" if shown else "give a service key"
-            headers = {"WWW-Authenticate": "X-Service-Key"}
-            raise ApiError(ErrorCode.AUTHENTICATION_ERROR, f"{told} in the header X-Service-Key", headers=headers)
+            wrong = "the service key in the header X-Service-Key is wrong, expired or revoked"
+            told = wrong if shown else "give a service key in the header X-Service-Key"
+            raise ApiError(ErrorCode.AUTHENTICATION_ERROR, told, headers={"WWW-Authenticate": "X-Service-Key"})
         return Caller(key.key_id, key.scopes)
 
     async def _refresh(self) -> None:
