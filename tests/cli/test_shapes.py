@@ -16,6 +16,7 @@ from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 from swath.entrypoints.api.routes.control import merged
 from swath.entrypoints.api.views import job_view
+from swath.entrypoints.cli.jobs import look
 from swath.entrypoints.cli.remote.shapes import merge_patch, status_of
 
 pytestmark = pytest.mark.req("J7")
@@ -87,3 +88,11 @@ OBJECTS = st.dictionaries(
 @given(OBJECTS, OBJECTS)
 def test_a_part_makes_one_policy_of_another(former: dict[str, Any], wanted: dict[str, Any]) -> None:
     assert merged(former, merge_patch(former, wanted)) == wanted
+
+
+@pytest.mark.parametrize("per_second", [31.046, 0.004, 2.449999])
+def test_a_pace_reads_the_same_after_it_was_rounded_on_the_way(per_second: float) -> None:
+    job = Job(job_id="j", scraper_id="s")
+    status = JobStatus(job=job, state=JobState.RUNNING, counts=Counts(total=1_357), items_per_second=per_second)
+    there = status_of(json.loads(msgspec.json.encode(job_view(status))))
+    assert look._pace(there) == look._pace(status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from swath import HttpScraper, WebPage, WebSession
@@ -308,3 +309,38 @@ async def test_the_book_knows_what_runs_and_what_waits_for_a_retry_does_not(site
     assert len(await outcomes(runner)) == 2
     assert sorted(site.book.begun) == [1] * 2 + [2] * 2, "once for each attempt, whose first request follows at once"
     assert site.book.running == set()
+
+
+@pytest.mark.req("S4")
+async def test_far_from_the_store_a_failed_attempt_is_told_at_once_and_holds_up_what_would_start(site: Site) -> None:
+    runner = runner_of(site, items=4)
+    runner.slots = JobSlots(1, 1, lambda: 1_000, far=True)
+    runner.slots.users.add(runner)
+    site.status = 500
+    telling = asyncio.create_task(runner.outbox.group(60, 60))
+    runner.start_ready()
+    await settled()
+    assert telling.done(), "though no item has ended: it waits to be tried again"
+    assert len(site.book.begun) == 1
+    runner.slots.report()
+    runner.slots.apply(Grant(directive=Directive.GO_ON, slots=1, target=1))
+    runner.start_ready()
+    await settled()
+    assert site.book.begun == [1, 2], "one for each slot beyond the last answer"
+
+
+@pytest.mark.req("S3", "W1")
+async def test_in_a_full_worker_its_leases_take_turns(site: Site) -> None:
+    first = runner_of(site, items=3)
+    second = LeaseRunner(
+        msgspec.structs.replace(first.lease, fence=2, items=tuple(LeasedItem(seq, str(seq), {}) for seq in (11, 12))),
+        first._bench,
+        first.deadline,
+        first.slots,
+        first.floor,
+    )
+    first.slots.users.add(second)
+    first.start_ready()
+    await settled()
+    assert site.book.begun == [1, 11, 2, 12, 3], "one slot for both"
+    second.abandon()

@@ -6,6 +6,7 @@ import pytest
 
 from swath.domain.lease import Directive, Grant
 from swath.pipeline.execute.slots import JobSlots
+from swath.pipeline.execute.tempo import EAGER_WORDS
 
 
 class Holder:
@@ -103,9 +104,7 @@ def test_a_lease_under_another_policy_binds_at_once_when_the_limit_is_lower() ->
 def test_slots_that_a_worker_has_no_room_for_are_given_back_with_its_next_word() -> None:
     slots = JobSlots(100, 100, lambda: 2 - slots.running)
     slots.users.add(Holder(ready=50))
-    assert slots.idle
-    assert (slots.report().ceiling, slots.report().demand) == (2, 2)
-    assert not slots.idle
+    assert (slots.idle, slots.report().ceiling, slots.report().demand, slots.idle) == (True, 2, 2, False)
     slots.take(1)
     assert (slots.free, slots.report().ceiling) == (1, 2)
 
@@ -125,9 +124,8 @@ def test_items_that_come_back_are_worth_a_word_only_if_more_could_run_than_the_s
     slots.users.add(holder)
     slots.take(0)
     slots.report()
-    assert not slots.unheard
-    holder.ready = 6
-    assert slots.unheard
+    before, holder.ready = slots.unheard, 6
+    assert (before, slots.unheard) == (False, True)
     busy = JobSlots(1, 1, lambda: 1 - busy.running)
     busy.users.add(holder)
     busy.take(0)
@@ -140,7 +138,8 @@ def test_items_that_come_back_are_worth_a_word_only_if_more_could_run_than_the_s
 def test_asking_for_slots_in_vain_makes_patient_and_getting_some_does_not() -> None:
     slots = JobSlots(0, 4, plenty)
     first = slots.tempo.hungry_seconds(0.5, 30.0)
-    slots.apply(grant(0, 4))
+    for _ in range(EAGER_WORDS + 1):
+        slots.apply(grant(0, 4))
     assert slots.tempo.hungry_seconds(0.5, 30.0) > first
     slots.apply(grant(1, 4))
     assert slots.tempo.hungry_seconds(0.5, 30.0) == first

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.pipeline.execute.tempo import HUNGRY_SECONDS, LEASE_PART, PATIENT_TIMES, WORDS, Tempo
+from swath.pipeline.execute.tempo import EAGER_WORDS, HUNGRY_SECONDS, LEASE_PART, PATIENT_TIMES, WORDS, Tempo
 
 LEASE_SECONDS = 30.0
 
@@ -50,10 +50,10 @@ def test_a_lease_is_heard_of_in_time_however_slow_the_store_is(words: list[float
 @pytest.mark.req("S1")
 def test_who_asks_for_slots_in_vain_asks_less_often_until_some_come() -> None:
     tempo, waits = Tempo(), []
-    for _ in range(6):
+    for _ in range(EAGER_WORDS + 6):
         waits.append(tempo.hungry_seconds(0.5, LEASE_SECONDS))
         tempo.asked(in_vain=True)
-    assert waits == [0.125, 0.25, 0.5, 1.0, 1.0, 1.0]
+    assert waits == [*[0.125] * EAGER_WORDS, 0.125, 0.25, 0.5, 1.0, 1.0, 1.0]
     assert waits[-1] == PATIENT_TIMES * waits[0]
     tempo.asked(in_vain=False)
     assert tempo.hungry_seconds(0.5, LEASE_SECONDS) == 0.125

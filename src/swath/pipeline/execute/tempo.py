@@ -13,6 +13,7 @@ __all__ = ["Tempo"]
 
 HUNGRY_SECONDS: Final = 0.05  # between words to the store while it owes us slots, or a part of the group time
 HUNGRY_PART: Final = 0.25
+EAGER_WORDS: Final = 4  # in vain, before we become patient: by then others have ended an item, if items are short
 PATIENT_TIMES: Final = 8.0  # as long, at most, when asking has brought nothing
 HUNGRY_WORDS: Final = 3.0  # and no more often than in so many times what a word takes
 WORDS: Final = (
@@ -44,5 +45,5 @@ class Tempo:
     def hungry_seconds(self, group_seconds: float, lease_seconds: float) -> float:
         """How long to wait before the store is asked again for slots that it owes us."""
         first = max(HUNGRY_SECONDS, HUNGRY_PART * group_seconds)
-        patient = first * min(PATIENT_TIMES, 2.0**self._in_vain)
+        patient = first * min(PATIENT_TIMES, 2.0 ** max(0, self._in_vain - EAGER_WORDS))
         return max(patient, min(HUNGRY_WORDS * self._word_seconds, LEASE_PART * lease_seconds))

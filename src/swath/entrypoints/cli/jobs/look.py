@@ -28,8 +28,7 @@ async def list_jobs(settings: Settings, limit: int, *, as_json: bool) -> ExitCod
                 stands(status),
                 f"{status.counts.ended:,}/{status.counts.total:,}",
                 f"{status.counts.failed:,}",
-                f"{status.items_per_second:,.1f}",
-                span(status.eta_seconds),
+                *_pace(status),
                 status.job.scraper_id,
             )
             for status in found
@@ -44,6 +43,12 @@ def stands(status: JobStatus) -> str:
     return f"{status.state.value}, waits for {status.waiting_for}" if status.waiting_for else status.state.value
 
 
+def _pace(status: JobStatus) -> tuple[str, str]:
+    """Items a second, and the ETA: rounded as in JSON first, so that it is the same by way of a controller."""
+    shown = status.as_json()
+    return f"{shown['items_per_second']:,.1f}", span(shown["eta_seconds"])
+
+
 async def show_status(settings: Settings, job_id: str, *, as_json: bool) -> ExitCode:
     """Prints one job."""
     async with open_jobs(settings, only_looks=True) as jobs:
@@ -53,6 +58,7 @@ async def show_status(settings: Settings, job_id: str, *, as_json: bool) -> Exit
         return ExitCode.COMPLETE
     click.echo(f"job {job_id} is {describe(status)}")
     if not status.state.terminal:
-        click.echo(f"{status.items_per_second:,.1f} items/s, ETA {span(status.eta_seconds)}")
+        per_second, eta = _pace(status)
+        click.echo(f"{per_second} items/s, ETA {eta}")
     click.echo(f"results: {jobs.location(job_id)}")
     return ExitCode.COMPLETE
