@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ from swath.domain.job import Job
 from swath.domain.policy import ExecutionPolicy, Throttling
 from swath.testing.simulation.broken import Broken
 from swath.testing.simulation.ideal import ideal_of
+from swath.testing.simulation.lane import Lane
 from swath.testing.simulation.plan import FULL, SHORT, JobPlan, Plan, Size, make_plan
 from swath.testing.simulation.simulation import Simulated, simulate
 from swath.testing.simulation.table import MemoryTable
@@ -142,3 +144,18 @@ def test_when_a_site_breaks_down_hardly_anything_starts_after_the_circuit_has_op
     assert simulated.world.truth.jobs["job-00"].starts_after_open is not None, "and it did open"
     careless = asyncio.run(simulate(plan, Broken.DOUBT, sour))
     assert any("after its circuit opened" in problem for problem in careless.problems)
+
+
+@pytest.mark.req("S2", "Z3")
+async def test_a_share_of_a_site_that_is_being_given_up_lets_nothing_through(tmp_path: Path) -> None:
+    plan = one_job(workers=1, items=1, limit=1)
+    world, sent = World(plan, tmp_path), list[str]()
+    lane = Lane("site-00", "w", world, lambda: True)
+    lane.join(lambda: sent.append("first"))
+    await world.events.play(lambda: bool(sent))
+    lane.release()
+    await world.events.play(lambda: lane._asking and not lane._cadence.told)
+    lane.join(lambda: sent.append("second"))
+    assert sent == ["first"], "the book has just heard that nobody wants it"
+    await world.events.play(lambda: len(sent) == 2)
+    assert sent == ["first", "second"], "and is asked again"
