@@ -6,12 +6,14 @@ be led astray is refused before it meets one.
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator
-from re import _constants, _parser  # type: ignore[attr-defined]  # the parser of patterns has no public name
 from typing import Any, Final
 
 __all__ = ["objection_to"]
+
+_constants, _parser = map(importlib.import_module, ("re._constants", "re._parser"))  # they have no public names
 
 _MANY: Final = 20  # times; what is repeated less often, even twice over, ends soon enough
 _BACKTRACKING: Final = frozenset({_constants.MAX_REPEAT, _constants.MIN_REPEAT})

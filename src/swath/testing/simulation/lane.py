@@ -82,7 +82,7 @@ class Lane:
         self._planned_at, self._asking = math.inf, True
         ask = Ask(rate=RATE, part=True, concurrency=self._share.limit, ceiling=self._share.told(now), demand=self._peak)
         if not self._peak:
-            pass  # given up with this word; a worker gives its instants back with it
+            self._share.ceiling = 0  # given up with this word; a worker gives its instants back with it
         self._cadence.ask(now, self._peak)
         self._peak = self._demand()
         terms = await world.sites.ask(self._site, self._worker_id, ask)
