@@ -40,7 +40,10 @@ windows = st.builds(
     times_of_day,
     st.one_of(st.just(list(WEEKDAYS)), st.lists(st.sampled_from(WEEKDAYS), min_size=1, max_size=4)),
 ).filter(lambda window: window["from"] != window["until"])
-timetables = st.lists(windows, min_size=1, max_size=3)
+NEVER = ("24:00", "0:00")  # opens when it closes; a timetable of nothing else is refused
+timetables = st.lists(windows, min_size=1, max_size=3).filter(
+    lambda timetable: any((window["from"], window["until"]) != NEVER for window in timetable)
+)
 
 
 def instant(text: str) -> int:

@@ -216,10 +216,15 @@ def carry(number: int, fence: int, items: Collection[Back]) -> list[Put]:
     return [Put(held_key(number, fence), _encoder.encode(known))] if known else []
 
 
-async def carried(table: Table, number: int, fences: Collection[int]) -> dict[int, Back]:
-    """What is known of items that these leases were handed out with, by item."""
+async def carried(table: Table, number: int, fences: Collection[int]) -> dict[tuple[int, int], Back]:
+    """What is known of items that these leases were handed out with, by fence and item: one that was handed back is
+    still in the row of that lease, as it was before."""
     rows = await table.get(*(held_key(number, fence) for fence in fences))
-    return {item.seq: item for row in rows.values() for item in _decoder.decode(row.body)}
+    return {(_fence_of(row), item.seq): item for row in rows.values() for item in _decoder.decode(row.body)}
+
+
+def _fence_of(row: Row) -> int:
+    return int(row.key.s.removeprefix(HELD))
 
 
 class Known(msgspec.Struct):
@@ -235,8 +240,7 @@ async def all_known(table: Table, number: int) -> Known:
     async for row in table.query(back_partition(number)):
         items = _decoder.decode(row.body)
         if row.key.s.startswith(HELD):
-            fence = int(row.key.s.removeprefix(HELD))
-            known.held.update({(fence, item.seq): item for item in items})
+            known.held.update({(_fence_of(row), item.seq): item for item in items})
         else:
             known.waiting.update({item.seq: item for item in items})
     return known

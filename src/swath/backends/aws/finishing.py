@@ -127,7 +127,8 @@ async def _after(ledger: Ledger, head: Head, lease: HeldLease, returned: Sequenc
     """What is known of items from now on. Only of a suspect does it matter what was known before."""
     before = await carried(ledger.table, head.number, [lease.fence]) if lease.alone and returned else {}
     times = ledger.times()
-    return [before.get(back.seq, Back(back.seq)).after(back, _due(times, back)) for back in returned]
+    known = [(back, before.get((lease.fence, back.seq), Back(back.seq))) for back in returned]
+    return [item.after(back, _due(times, back)) for back, item in known]
 
 
 def _due(times: Times, back: HandedBack) -> float:

@@ -56,7 +56,7 @@ async def release(ledger: Ledger, worker_id: str, fence: int) -> None:
             return unchanged(False)
         seqs = lease.seqs
         known = await carried(ledger.table, head.number, [fence]) if lease.carries and seqs else {}
-        rows: list[Put | Delete] = [*add_back(head, [_at_once(known.get(seq, Back(seq))) for seq in seqs])]
+        rows: list[Put | Delete] = [*add_back(head, [_at_once(known.get((fence, seq), Back(seq))) for seq in seqs])]
         if lease.carries:
             rows.append(Delete(held_key(head.number, fence)))
         head.drop(lease)

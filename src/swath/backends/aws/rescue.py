@@ -105,7 +105,7 @@ async def _judged(ledger: Ledger, head: Head, leases: list[HeldLease]) -> list[_
     left_bytes = _BYTES
     for lease in leases:
         blame = _blame(ledger, lease, head.shares.get(lease.worker, Share()))
-        after = [blame.judged(known.get(seq, Back(seq))) for seq in lease.seqs]
+        after = [blame.judged(known.get((lease.fence, seq), Back(seq))) for seq in lease.seqs]
         left_bytes -= sum(map(size_of, after))
         if lost and left_bytes < 0:
             break

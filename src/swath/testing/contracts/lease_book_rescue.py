@@ -10,7 +10,7 @@ import pytest
 from swath.domain.attempt import HandedBack, Tries
 from swath.domain.lease import Directive, Report
 from swath.testing.clock import FakeClock
-from swath.testing.contracts.orders import Kill, Store, claimed, failed, finished, listing, ready, success
+from swath.testing.contracts.orders import Kill, Store, claim_all, claimed, failed, finished, listing, ready, success
 
 __all__ = ["RescueContract"]
 
@@ -140,6 +140,24 @@ class RescueContract:
         assert (counts.pending, counts.queued, counts.in_progress) == (39, 0, 1)
         records = await listing(store)
         assert [records[seq].state.value for seq in running] == ["pending", "in_progress", "pending"]
+
+    async def test_what_an_item_went_through_since_it_left_a_lease_is_known_though_both_are_lost(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        await ready(store, items=8)
+        once, twice = Tries(own=1), Tries(own=2)
+        for lease in await claim_all(store):
+            await finished(store, lease, [], [HandedBack(seq=item.seq, tries=once) for item in lease.items])
+            await store.release("worker", lease.fence)
+        former = await claimed(store)
+        seqs = [item.seq for item in former.items][:-1]
+        await finished(store, former, [], [HandedBack(seq=seq, tries=twice) for seq in seqs])
+        await claim_all(store)
+        clock.advance(former.lease_seconds)
+        await store.rescue("other")
+        records = await listing(store)
+        assert [records[seq].tries for seq in seqs] == [twice] * len(seqs)
+        assert records[former.items[-1].seq].tries == once
 
     async def test_with_its_last_lease_a_worker_loses_its_slots(self, store: Store, kill: Kill) -> None:
         await ready(store, items=12, limit=3)
