@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection
 from typing import ClassVar, Final
 
@@ -22,7 +23,7 @@ ACTIVE: Final = tuple(state for state in JobState if not state.terminal)
 _log = logging.getLogger("swath.hub")
 
 
-class _Topic:
+class _Topic(ABC):
     """Reads when something has changed, but not too often. `watches` are the streams about it."""
 
     def __init__(self) -> None:
@@ -58,11 +59,13 @@ class _Topic:
         finally:
             self._telling = None
 
+    @abstractmethod
     def _note(self, jobs: Collection[str] | None) -> None:
-        raise NotImplementedError
+        """Remembers what has to be read again."""
 
+    @abstractmethod
     async def _read(self) -> None:
-        raise NotImplementedError
+        """Reads it, and tells the streams what has changed."""
 
 
 class OneJob(_Topic):
