@@ -17,7 +17,7 @@ from swath.domain.secret import Secret
 from swath.observe.context import ITEMS, serving
 from swath.observe.masking import Mask
 
-__all__ = ["set_up"]
+__all__ = ["masked", "set_up"]
 
 _FIRST: Final = ("timestamp", "level", "logger", "event", "request_id", "job_id", "item_id")
 _IDS: Final = ("request_id", "job_id", "item_id")
@@ -107,6 +107,11 @@ def _take_record(logger: object, name: str, event: Event) -> Event:
         if value is not None or field in _IDS:
             event.setdefault(field, value)
     return event
+
+
+def masked(text: str) -> str:
+    """The text without the secrets that `set_up` was told, and without what looks like one."""
+    return _mask.text(text)
 
 
 def _masked(logger: object, name: str, event: Event) -> Event:

@@ -92,8 +92,10 @@ def _told_unforeseen(error: BaseException) -> tuple[ExitCode, str]:
         case SystemExit():
             return ExitCode.INTERNAL, f"internal error: something called exit({error.code})"
     logging.getLogger("swath").debug("internal error", exc_info=error)
-    shown = f"internal error: {type(error).__name__}: {error} (SWATH_LOG_LEVEL=debug shows where)"
-    return ExitCode.INTERNAL, shown
+    from swath.observe.logs import masked  # for a command that went wrong, not for each
+
+    shown = masked(f"internal error: {type(error).__name__}: {error}")  # whoever wrote it did not know our secrets
+    return ExitCode.INTERNAL, f"{shown} (SWATH_LOG_LEVEL=debug shows where)"
 
 
 def _readable(word: str) -> str:
