@@ -8,8 +8,8 @@ SERVERS := .venv-servers
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
-# Test processes. Many tests wait more than they work, so two cores bear three.
-WORKERS ?= 3
+# Test processes. Many tests wait more than they work, so two cores bear four.
+WORKERS ?= 4
 
 # Hash checking is on for every file; the project itself is built with the pinned backend, so nothing unpinned is fetched.
 INSTALL := $(PIP) install --require-hashes

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from swath.backends.aws.client import AwsClients
+from swath.backends.aws.calls.client import AwsClients
 from swath.backends.aws.setup import make_table
-from swath.backends.aws.table import Table
+from swath.backends.aws.table.table import Table
 from swath.testing.aws_servers import Endpoints, Shared, shared_servers
 from swath.testing.aws_servers.endpoints import DISTURBING
 from swath.testing.clock import FakeClock

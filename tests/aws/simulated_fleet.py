@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from swath.backends.aws.rows import ABSENT, ANY, Delete, Key, Put, Row
-from swath.backends.aws.site_book import AwsSiteBook
+from swath.backends.aws.calls.rows import ABSENT, ANY, Delete, Key, Put, Row
+from swath.backends.aws.sites.site_book import AwsSiteBook
 from swath.testing.clock import FakeClock
 
 __all__ = ["HostClock", "SlowTable", "host_book"]

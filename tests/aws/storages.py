@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from swath.backends.aws.bucket import Bucket
-from swath.backends.aws.credentials import CredentialChain
-from swath.backends.aws.objects import Objects
-from swath.backends.aws.results import S3Results
+from swath.backends.aws.results.bucket import Bucket
+from swath.backends.aws.results.credentials import CredentialChain
+from swath.backends.aws.results.objects import Objects
+from swath.backends.aws.results.results import S3Results
 from swath.ports.result_storage import ResultStorage, StagedItem
 from swath.testing.aws_servers import Endpoints
 from swath.testing.clock import FakeClock

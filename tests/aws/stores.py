@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from swath.backends.aws.bridge import Bridge
-from swath.backends.aws.client import AwsClients, Intercept
-from swath.backends.aws.meter import Meter
+from swath.backends.aws.calls.bridge import Bridge
+from swath.backends.aws.calls.client import AwsClients, Intercept
+from swath.backends.aws.calls.meter import Meter
+from swath.backends.aws.jobs.store import AwsStore
 from swath.backends.aws.setup import make_table
-from swath.backends.aws.store import AwsStore
 from swath.ports.clock import Clock
 from swath.testing.contracts import Kill
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from swath.backends.aws import jobs, search
-from swath.backends.aws.store import AwsStore
+from swath.backends.aws.jobs import jobs, search
+from swath.backends.aws.jobs.store import AwsStore
 from swath.domain.attempt import Finding, HandedBack
 from swath.domain.failure import FailureKind
 from swath.domain.item import ItemFilter, ItemRecord

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from swath.backends.aws import ordering
-from swath.backends.aws.client import Answer, Send
-from swath.backends.aws.store import AwsStore
+from swath.backends.aws.calls.client import Answer, Send
+from swath.backends.aws.jobs import ordering
+from swath.backends.aws.jobs.store import AwsStore
 from swath.domain.errors import BadInput, Conflict, StoreUnavailable, UnknownName
 from swath.domain.job import Counts
 from swath.domain.lease import Report

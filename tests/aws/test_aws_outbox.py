@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from swath.backends.aws.client import Answer, Send
-from swath.backends.aws.rows import Key, Put
-from swath.backends.aws.store import AwsStore
+from swath.backends.aws.calls.client import Answer, Send
+from swath.backends.aws.calls.rows import Key, Put
+from swath.backends.aws.jobs.store import AwsStore
 from swath.domain.errors import StoreUnavailable
 from swath.domain.job import JobStatus
 from swath.domain.transitions import JobState

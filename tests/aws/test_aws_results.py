@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from swath.backends.aws.results import S3Results
+from swath.backends.aws.results.results import S3Results
 from swath.domain.errors import UserError
 from swath.domain.keys import encode, page_name
 from swath.domain.lease import LeasedItem

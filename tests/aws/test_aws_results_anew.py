@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from swath.backends.aws import files as files_module
-from swath.backends.aws.objects import Objects
-from swath.backends.aws.results import S3Results
+from swath.backends.aws.results import files as files_module
+from swath.backends.aws.results.objects import Objects
+from swath.backends.aws.results.results import S3Results
 from swath.domain.errors import LeaseLost
 from swath.domain.lease import LeasedItem
 from swath.ports.result_storage import StagedItem

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from swath.backends.aws.objects import Objects
-from swath.backends.aws.results import S3Results
+from swath.backends.aws.results.objects import Objects
+from swath.backends.aws.results.results import S3Results
 from swath.domain.errors import StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 from swath.domain.lease import LeasedItem

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swath.backends.aws.object_names import tombstone
-from swath.backends.aws.results import S3Results
+from swath.backends.aws.results.object_names import tombstone
+from swath.backends.aws.results.results import S3Results
 from swath.backends.memory.site_book import MemorySiteBook
 from swath.backends.memory.store import MemoryStore
 from swath.domain.attempt import Ended

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from swath.backends.aws.bucket import Bucket, drop_results
-from swath.backends.aws.client import Answer, AwsClients, Send
+from swath.backends.aws.calls.client import Answer, AwsClients, Send
+from swath.backends.aws.results.bucket import Bucket, drop_results
 from swath.backends.aws.setup import QueueNames, keep_backups, make_table
 from swath.testing.aws_servers import Endpoints
 from tests.acceptance.conftest import SWATH

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 import pytest
 
-from swath.backends.aws import site_book, site_shelf
-from swath.backends.aws.bridge import Bridge
-from swath.backends.aws.client import AwsClients
-from swath.backends.aws.rows import Key, Put
-from swath.backends.aws.site_book import AwsSiteBook
-from swath.backends.aws.table import Table
+from swath.backends.aws.calls.bridge import Bridge
+from swath.backends.aws.calls.client import AwsClients
+from swath.backends.aws.calls.rows import Key, Put
+from swath.backends.aws.sites import site_book, site_shelf
+from swath.backends.aws.sites.site_book import AwsSiteBook
+from swath.backends.aws.table.table import Table
 from swath.domain.bucket import Slice
 from swath.domain.errors import StoreDamaged, StoreUnavailable
 from swath.domain.job import WaitingFor

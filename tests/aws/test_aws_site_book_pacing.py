@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from swath.backends.aws import site_shelf
+from swath.backends.aws.sites import site_shelf
 from swath.domain.bucket import LATE_SECONDS
 from swath.ports.site_book import SHARE_SECONDS
 from swath.sites.directory import Site

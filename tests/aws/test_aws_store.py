@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.backends.aws.store import AwsStore
+from swath.backends.aws.jobs.store import AwsStore
 from swath.testing.clock import FakeClock
 from swath.testing.contracts import (
     DurableStoreContract,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from swath.backends.aws.store import AwsStore
+from swath.backends.aws.jobs.store import AwsStore
 from swath.domain.attempt import Attempt, Ended, Finding, Tries
 from swath.domain.lease import Lease, Report
 from swath.domain.result import Artifact

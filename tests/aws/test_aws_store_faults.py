@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from swath.backends.aws.client import Answer, Send
+from swath.backends.aws.calls.client import Answer, Send
 from swath.domain.attempt import HandedBack
 from swath.domain.errors import StoreUnavailable
 from swath.domain.job import Counts, WaitingFor

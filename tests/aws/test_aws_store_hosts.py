@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from swath.backends.aws.back import DEATHS
-from swath.backends.aws.store import AwsStore
+from swath.backends.aws.jobs.back import DEATHS
+from swath.backends.aws.jobs.store import AwsStore
 from swath.domain.attempt import HandedBack
 from swath.domain.failure import FailureKind
 from swath.domain.job import Counts

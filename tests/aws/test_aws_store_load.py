@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from swath.backends.aws.client import Answer, Send
-from swath.backends.aws.ids import IdIndex, hash_of
-from swath.backends.aws.store import AwsStore
+from swath.backends.aws.calls.client import Answer, Send
+from swath.backends.aws.jobs.ids import IdIndex, hash_of
+from swath.backends.aws.jobs.store import AwsStore
 from swath.domain.errors import BadInput, StoreUnavailable
 from swath.domain.item import Item
 from swath.domain.selection import Selection

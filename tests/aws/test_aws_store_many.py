@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from swath.backends.aws import claims, finishing, rescue
-from swath.backends.aws.back import Back, Taken, add_back
-from swath.backends.aws.client import Answer, Send
-from swath.backends.aws.head import Head
-from swath.backends.aws.rows import Put, Row
-from swath.backends.aws.store import AwsStore
+from swath.backends.aws.calls.client import Answer, Send
+from swath.backends.aws.calls.rows import Put, Row
+from swath.backends.aws.jobs import claims, finishing, rescue
+from swath.backends.aws.jobs.back import Back, Taken, add_back
+from swath.backends.aws.jobs.head import Head
+from swath.backends.aws.jobs.store import AwsStore
 from swath.domain.attempt import Attempt, HandedBack, Tries
 from swath.domain.errors import BadInput, LeaseLost, StoreDamaged, StoreUnavailable
 from swath.domain.failure import Failure, FailureKind

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from swath.backends.aws.bridge import Bridge
-from swath.backends.aws.time import SharedTime
+from swath.backends.aws.calls.bridge import Bridge
+from swath.backends.aws.calls.time import SharedTime
 from swath.domain.errors import BadInput, StoreUnavailable
 from swath.testing.clock import FakeClock
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from swath.backends.aws.client import Answer, AwsClients, Intercept, Send, backoff
-from swath.backends.aws.errors import Declined, NoQueue, NoTable
+from swath.backends.aws.calls.client import Answer, AwsClients, Intercept, Send, backoff
+from swath.backends.aws.calls.errors import Declined, NoQueue, NoTable
 from swath.backends.aws.setup import make_table
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import WaitingFor

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from swath.backends.aws.bucket import Bucket, drop_results
-from swath.backends.aws.client import Answer, AwsClients, Send
-from swath.backends.aws.credentials import CredentialChain
+from swath.backends.aws.calls.client import Answer, AwsClients, Send
+from swath.backends.aws.results.bucket import Bucket, drop_results
+from swath.backends.aws.results.credentials import CredentialChain
 from swath.backends.aws.setup import QueueNames, drop_queue, drop_table, find_table, make_table
 from swath.backends.aws.survey import look_at_table
 from swath.domain.errors import Conflict, SwathError, UserError

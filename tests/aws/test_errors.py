@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore import exceptions as boto
 
-from swath.backends.aws.errors import NoQueue, NoTable, declined, is_passing, maybe_done, translated
+from swath.backends.aws.calls.errors import NoQueue, NoTable, declined, is_passing, maybe_done, translated
 from swath.domain.errors import BadInput, Conflict, StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 

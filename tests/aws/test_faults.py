@@ -10,7 +10,7 @@ import pytest
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from swath.backends.aws.client import Answer, AwsClients
+from swath.backends.aws.calls.client import Answer, AwsClients
 from swath.testing.aws_faults import Faults, Rates
 from swath.testing.aws_s3_faults import S3Faults, S3Rates
 from swath.testing.aws_servers import Endpoints

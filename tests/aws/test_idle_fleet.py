@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from swath import HttpScraper, Input, WebSession
 from swath import scraper as declare
-from swath.backends.aws.client import AwsClients
+from swath.backends.aws.calls.client import AwsClients
 from swath.backends.aws.fleet import Fleet, Names, open_fleet
 from swath.backends.aws.setup import QueueNames, drop_queue, drop_table, make_queues, make_table
 from swath.backends.clock import SystemClock

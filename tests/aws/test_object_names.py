@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.backends.aws.object_names import Place, complete_part, job_folder, long_pieces, short
+from swath.backends.aws.results.object_names import Place, complete_part, job_folder, long_pieces, short
 from swath.domain.keys import download_name, encode, page_name
 
 odd = st.sampled_from(["", ".", "..", "a/b", "con", "~", "~12", "%", "~=", "a b", "\n", ".git", "1", "x" * 180])

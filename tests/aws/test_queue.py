@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from swath.backends.aws.bridge import Bridge
-from swath.backends.aws.client import Answer, AwsClients, Send
-from swath.backends.aws.leader import DynamoLeader
-from swath.backends.aws.queue import SqsQueue
+from swath.backends.aws.calls.bridge import Bridge
+from swath.backends.aws.calls.client import Answer, AwsClients, Send
+from swath.backends.aws.calls.time import SharedTime
+from swath.backends.aws.jobs.leader import DynamoLeader
+from swath.backends.aws.queue.queue import SqsQueue
 from swath.backends.aws.setup import QueueNames, drop_queue, drop_table, make_queues, make_table
-from swath.backends.aws.table import Table
-from swath.backends.aws.time import SharedTime
+from swath.backends.aws.table.table import Table
 from swath.backends.clock import SystemClock
 from swath.backends.memory.leader import MemoryLead, MemoryLeader
 from swath.backends.memory.store import MemoryStore

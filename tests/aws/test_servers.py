@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.backends.aws.client import AwsClients
+from swath.backends.aws.calls.client import AwsClients
 from swath.domain.errors import UserError
 from swath.testing.aws_servers import Endpoints, Servers, Shared, installed, servers
 from swath.testing.aws_servers.endpoints import CREDENTIALS

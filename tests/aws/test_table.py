@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from swath.backends.aws.client import AwsClients
-from swath.backends.aws.table import ABSENT, Delete, Key, Put, Row, Table
+from swath.backends.aws.calls.client import AwsClients
+from swath.backends.aws.table.table import ABSENT, Delete, Key, Put, Row, Table
 from swath.domain.errors import BadInput, StoreDamaged
 
 HEAD = Key("job/1", "head")

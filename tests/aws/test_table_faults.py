@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from swath.backends.aws.client import Answer, AwsClients, Intercept, Send
-from swath.backends.aws.rows import Written
-from swath.backends.aws.table import ABSENT, Delete, Key, Put, Row, Table
+from swath.backends.aws.calls.client import Answer, AwsClients, Intercept, Send
+from swath.backends.aws.calls.rows import Written
+from swath.backends.aws.table.table import ABSENT, Delete, Key, Put, Row, Table
 from swath.domain.errors import StoreUnavailable
 from swath.domain.job import WaitingFor
 from swath.testing.aws_faults import Faults, Rates

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from swath.backends.aws.head import Head, HeldLease
+from swath.backends.aws.jobs.head import Head, HeldLease
 from swath.testing.chaos_aws.job import SitePlan
 from swath.testing.chaos_aws.pace import Strike, paced
 from swath.testing.chaos_aws.reading import HeadAt, LeaseAt

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swath.backends.aws.meter import Meter
+from swath.backends.aws.calls.meter import Meter
 from swath.testing.aws_servers import Endpoints
 from swath.testing.chaos import interruption
 from swath.testing.chaos_aws.reading import PlainRow, PlainTable

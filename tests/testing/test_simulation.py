@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from swath.backends.aws.rows import ABSENT, Delete, Key, Put
+from swath.backends.aws.calls.rows import ABSENT, Delete, Key, Put
 from swath.domain.job import Job
 from swath.domain.policy import ExecutionPolicy, Throttling
 from swath.testing.simulation.broken import Broken

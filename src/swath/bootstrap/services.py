@@ -138,7 +138,7 @@ async def _open_aws(
 def _open_results(stack: AsyncExitStack, settings: Settings, clock: Clock) -> ResultStorage:
     place = settings.places.results
     if isinstance(place, S3Place):
-        from swath.backends.aws.results import S3Results
+        from swath.backends.aws.results.results import S3Results
 
         remote = S3Results.open(str(place), clock)
         stack.callback(lambda: _log.info("asked of S3: %s", dict(remote.meter.requests)))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from swath.backends.aws.client import Answer, Send
+from swath.backends.aws.calls.client import Answer, Send
 
 __all__ = ["Faults", "Rates"]
 

@@ -13,15 +13,15 @@ from typing import Final
 
 import msgspec
 
-from swath.backends.aws.bridge import Bridge
-from swath.backends.aws.client import ATTEMPT_SECONDS, PATIENCE_SECONDS, AwsClients
-from swath.backends.aws.leader import DynamoLeader
-from swath.backends.aws.meter import Meter
-from swath.backends.aws.queue import SqsQueue
-from swath.backends.aws.site_book import AwsSiteBook
-from swath.backends.aws.store import AwsStore
-from swath.backends.aws.table import Table
-from swath.backends.aws.time import SharedTime
+from swath.backends.aws.calls.bridge import Bridge
+from swath.backends.aws.calls.client import ATTEMPT_SECONDS, PATIENCE_SECONDS, AwsClients
+from swath.backends.aws.calls.meter import Meter
+from swath.backends.aws.calls.time import SharedTime
+from swath.backends.aws.jobs.leader import DynamoLeader
+from swath.backends.aws.jobs.store import AwsStore
+from swath.backends.aws.queue.queue import SqsQueue
+from swath.backends.aws.sites.site_book import AwsSiteBook
+from swath.backends.aws.table.table import Table
 from swath.ports.clock import Clock
 
 __all__ = ["Fleet", "Names", "open_fleet"]

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from swath.backends.aws.meter import Meter
+from swath.backends.aws.calls.meter import Meter
 
 __all__ = ["PRICES", "Prices", "dollars"]
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from swath.backends.aws.client import AwsClients
-from swath.backends.aws.errors import Declined, NoQueue, NoTable, somebody_elses
+from swath.backends.aws.calls.client import AwsClients
+from swath.backends.aws.calls.errors import Declined, NoQueue, NoTable, somebody_elses
 from swath.domain.errors import StoreUnavailable
 from swath.domain.job import WaitingFor
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from swath.backends.aws.client import AwsClients
-from swath.backends.aws.errors import NoQueue, NoTable
+from swath.backends.aws.calls.client import AwsClients
+from swath.backends.aws.calls.errors import NoQueue, NoTable
 from swath.backends.aws.setup import QueueNames, find_table
 from swath.domain.errors import Conflict
 

@@ -19,12 +19,12 @@ from typing import Any, Final
 
 import msgspec
 
-from swath.backends.aws import finishing, leases, outcomes
-from swath.backends.aws.client import Answer, AwsClients, Send
-from swath.backends.aws.head import Head, HeldLease, Right
-from swath.backends.aws.heads import Change
-from swath.backends.aws.ledger import Ledger
-from swath.backends.aws.rooms import Rooms
+from swath.backends.aws.calls.client import Answer, AwsClients, Send
+from swath.backends.aws.jobs import finishing, leases, outcomes
+from swath.backends.aws.jobs.head import Head, HeldLease, Right
+from swath.backends.aws.jobs.heads import Change
+from swath.backends.aws.jobs.ledger import Ledger
+from swath.backends.aws.results.rooms import Rooms
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.testing.aws_faults import Faults, Rates

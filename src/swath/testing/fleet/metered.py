@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from swath.backends.aws.client import AwsClients
-from swath.backends.aws.meter import Meter
-from swath.backends.aws.objects import Objects
+from swath.backends.aws.calls.client import AwsClients
+from swath.backends.aws.calls.meter import Meter
+from swath.backends.aws.results.objects import Objects
 
 __all__ = ["main"]
 

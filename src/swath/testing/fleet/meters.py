@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from swath.backends.aws.meter import Meter
+from swath.backends.aws.calls.meter import Meter
 from swath.backends.aws.prices import PRICES, dollars
 
 __all__ = ["Asked", "read_meters"]

@@ -31,7 +31,7 @@ def broken_build(what: Broken | None) -> Iterator[None]:
         case None:
             changes: dict[str, object] = {}
         case Broken.JOB_LIMITS:
-            changes = {f"swath.backends.aws.shares.{name}": _the_whole for name in ("grant_slots", "target_slots")}
+            changes = {f"swath.backends.aws.jobs.shares.{name}": _the_whole for name in ("grant_slots", "target_slots")}
         case Broken.SITE_LIMITS:
             changes = {f"swath.domain.site_share.{name}": _the_whole for name in ("grant_slots", "target_slots")}
         case Broken.PATIENCE:

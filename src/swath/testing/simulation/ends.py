@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from swath.backends.aws.layout import block_of, chunk_of, items_partition
+from swath.backends.aws.table.layout import block_of, chunk_of, items_partition
 from swath.domain.failure import FailureKind
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus

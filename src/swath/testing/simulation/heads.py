@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from swath.backends.aws.head import Head, Share, Waiting
-from swath.backends.aws.heads import Decide, Heads, Standing
-from swath.backends.aws.rows import Delete, Put
+from swath.backends.aws.calls.rows import Delete, Put
+from swath.backends.aws.jobs.head import Head, Share, Waiting
+from swath.backends.aws.jobs.heads import Decide, Heads, Standing
 from swath.domain.errors import UnknownName
 from swath.testing.simulation.table import MemoryTable
 

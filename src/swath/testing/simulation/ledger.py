@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from swath.backends.aws.bridge import Bridge
-from swath.backends.aws.head import Head, HeldLease, Right
-from swath.backends.aws.ledger import Ledger
-from swath.backends.aws.store import LOOK_SECONDS, AwsStore
-from swath.backends.aws.time import SharedTime
+from swath.backends.aws.calls.bridge import Bridge
+from swath.backends.aws.calls.time import SharedTime
+from swath.backends.aws.jobs.head import Head, HeldLease, Right
+from swath.backends.aws.jobs.ledger import Ledger
+from swath.backends.aws.jobs.store import LOOK_SECONDS, AwsStore
 from swath.backends.host.presence import Presence
 from swath.domain.job import WaitingFor
 from swath.domain.lease import has_room

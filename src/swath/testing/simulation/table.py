@@ -1,7 +1,7 @@
 """MemoryTable: the table of the AWS back end in this process's memory. The rest of the store does not know.
 
-It keeps the promises of backends/aws/table.py (conditions, order, all or nothing); what a network does to a request is
-not its part.
+It keeps the promises of backends/aws/table/table.py (conditions, order, all or nothing); what a network does to a
+request is not its part.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Sequence
 
-from swath.backends.aws.rows import ABSENT, ANY, Delete, Key, Put, Row
-from swath.backends.aws.table import LAST, Table
+from swath.backends.aws.calls.rows import ABSENT, ANY, Delete, Key, Put, Row
+from swath.backends.aws.table.table import LAST, Table
 
 __all__ = ["MemoryTable"]
 

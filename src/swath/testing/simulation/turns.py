@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from swath.backends.aws.back import BUCKET_SECONDS
+from swath.backends.aws.jobs.back import BUCKET_SECONDS
 from swath.domain.circuit import unreleased
 from swath.domain.lease import has_room
 from swath.domain.policy import CircuitBreaker

@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
-from swath.backends.aws.bucket import Bucket
-from swath.backends.aws.client import PATIENCE_SECONDS, AwsClients
+from swath.backends.aws.calls.client import PATIENCE_SECONDS, AwsClients
+from swath.backends.aws.results.bucket import Bucket
 from swath.backends.aws.setup import QueueNames
 from swath.settings import DynamoPlace, S3Place, Settings
 

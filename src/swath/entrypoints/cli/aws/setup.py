@@ -10,8 +10,8 @@ from typing import Final
 import click
 import msgspec
 
-from swath.backends.aws.bucket import drop_results, make_bucket, try_bucket
-from swath.backends.aws.errors import NoTable
+from swath.backends.aws.calls.errors import NoTable
+from swath.backends.aws.results.bucket import drop_results, make_bucket, try_bucket
 from swath.backends.aws.setup import Done, drop_queue, drop_table, find_table, keep_backups, make_queues, make_table
 from swath.domain.errors import BadInput
 from swath.entrypoints.cli.aws.reach import Reach, reach

@@ -8,8 +8,8 @@ from typing import Any, Final
 import click
 import msgspec
 
-from swath.backends.aws.bucket import try_bucket
 from swath.backends.aws.prices import GB, PRICES
+from swath.backends.aws.results.bucket import try_bucket
 from swath.backends.aws.survey import QueueState, TableState, look_at_queues, look_at_table
 from swath.bootstrap import open_services
 from swath.domain.backlog import Backlog

@@ -89,7 +89,7 @@ def _queue(subject: Subject) -> Finding:
 
 
 def _results(subject: Subject) -> Finding:
-    from swath.backends.aws.bucket import try_bucket
+    from swath.backends.aws.results.bucket import try_bucket
     from swath.entrypoints.cli.aws.reach import reach
 
     async def look() -> str:

@@ -1,0 +1,175 @@
+"""AwsClients: every request to DynamoDB and SQS goes through `call`, which bounds, repeats, counts and translates it.
+
+Lives on the loop of bridge.py. table.py and the queue make their requests here; errors.py says what an error means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final, Protocol
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
+from botocore.loaders import Loader
+
+from swath.backends.aws.calls.errors import TROUBLE, declined, is_passing, maybe_done, translated
+from swath.backends.aws.calls.meter import Meter
+from swath.backends.aws.calls.setting_errors import check_port
+
+__all__ = ["Answer", "AwsClients", "Intercept", "backoff"]
+
+Answer = dict[str, Any]
+Send = Callable[[], Awaitable[Answer]]
+Intercept = Callable[[str, str, dict[str, Any], Send], Awaitable[Answer]]
+
+ATTEMPT_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 15.0
+_BACKOFF_SECONDS: Final = (0.05, 2.0)
+_CONNECTIONS: Final = 64
+_STREAMED_BYTES: Final = 512 * 1024
+_OPEN_SECONDS: Final = 30.0
+_MODELS: Final = Loader()  # what AWS's services look like: megabytes of JSON, read once
+_METERED: Final = frozenset({
+    "batch_get_item",
+    "batch_write_item",
+    "delete_item",
+    "get_item",
+    "put_item",
+    "query",
+    "scan",
+    "transact_write_items",
+    "update_item",
+})  # fmt: skip
+
+
+class _Client(Protocol):
+    """What all clients of aiobotocore have in common."""
+
+    @property
+    def meta(self) -> Any: ...
+
+
+class AwsClients:
+    """Opens a client at its first request. Region, credentials and endpoints come from the usual AWS environment."""
+
+    def __init__(
+        self,
+        region: str | None = None,
+        *,
+        attempt_seconds: float = ATTEMPT_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
+        intercept: Intercept | None = None,
+    ) -> None:
+        """`patience_seconds` bounds a call with all its tries; `intercept` stands around each try, for tests."""
+        self.meter = Meter()
+        self._region = region
+        self._attempt_seconds = attempt_seconds
+        self._patience_seconds = patience_seconds
+        self._intercept = intercept
+        self._session = AioSession()
+        self._session.register_component("data_loader", _MODELS)
+        self._clients: dict[str, _Client] = {}
+        self._opening = asyncio.Lock()
+        self._stack = AsyncExitStack()
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long a call is tried again before it counts as not answered."""
+        return self._patience_seconds
+
+    async def call(self, service: str, operation: str, **params: Any) -> Answer:
+        """Makes one request, e.g. `call("sqs", "send_message", QueueUrl=…)`, again and again for a while if need be.
+
+        Raises Declined for an answer that says no, StoreUnavailable when there is none in time, UserError when a
+        person has to do something.
+        """
+        if operation in _METERED:
+            params["ReturnConsumedCapacity"] = "TOTAL"
+        client = await self._client(service, operation)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._patience_seconds
+        may_be_done = False
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                answer = await self._try(client, service, operation, params)
+            except TROUBLE as error:
+                no = declined(error)
+                if no is not None:
+                    no.maybe_done = may_be_done
+                    self.meter.declined[f"{service}.{operation}"] += 1
+                    self.meter.used(operation, params, None)
+                    raise no from error
+                wait_seconds = backoff(tries)
+                if not is_passing(error) or loop.time() + wait_seconds > until:
+                    raise translated(service, operation, params, self._region_of(service), error) from error
+                may_be_done = may_be_done or maybe_done(error)
+                self.meter.again[f"{service}.{operation}"] += 1
+                await asyncio.sleep(wait_seconds)
+            else:
+                self.meter.used(operation, params, answer)
+                return answer
+
+    async def close(self) -> None:
+        """Closes the connections. On the loop where they were opened."""
+        async with self._opening:
+            self._clients.clear()
+            await self._stack.aclose()
+
+    async def _try(self, client: _Client, service: str, operation: str, params: dict[str, Any]) -> Answer:
+        async def send() -> Answer:
+            self.meter.requests[f"{service}.{operation}"] += 1
+            answer: Answer = await getattr(client, operation)(**params)
+            return answer
+
+        async with asyncio.timeout(self._attempt_seconds + params.get("WaitTimeSeconds", 0)):
+            if self._intercept is None:
+                return await send()
+            return await self._intercept(service, operation, params, send)
+
+    async def _client(self, service: str, operation: str) -> _Client:
+        """The client of the service. Opening it takes time of the CPU, and credentials may have to be asked for."""
+        if service not in self._clients:
+            try:
+                async with asyncio.timeout(_OPEN_SECONDS), self._opening:
+                    if service not in self._clients:
+                        self._clients[service] = await self._opened(service)
+            except (*TROUBLE, ValueError) as error:  # botocore raises a ValueError for an endpoint that is no URL
+                raise translated(service, operation, {}, self._region_of(service), error) from error
+        return self._clients[service]
+
+    async def _opened(self, service: str) -> _Client:
+        config = AioConfig(
+            connect_timeout=self._attempt_seconds,
+            read_timeout=60,  # the bound is asyncio.timeout, which knows about long polls
+            max_pool_connections=_CONNECTIONS,
+            retries={"total_max_attempts": 1},
+            parameter_validation=False,  # AWS checks them too
+            user_agent="swath",  # to put its own together takes botocore a tenth of the CPU time of a request
+        )
+        made: Any = self._session.create_client(service, region_name=self._region, config=config)  # type: ignore[call-overload]  # by name
+        client: _Client = await self._stack.enter_async_context(made)
+        check_port(client.meta.endpoint_url)
+        client.meta.events.register("before-send", _streamed)
+        return client
+
+    def _region_of(self, service: str) -> str:
+        client = self._clients.get(service)
+        return str(client.meta.region_name) if client is not None else self._region or "unknown"
+
+
+def _streamed(request: Any, **_: object) -> None:
+    """Lets a large body be sent bit by bit; aiohttp would write it in one go and hold up everybody else."""
+    if isinstance(request.body, bytes) and len(request.body) > _STREAMED_BYTES:
+        request.body = io.BytesIO(request.body)
+
+
+def backoff(tries: int) -> float:
+    """Seconds to wait after so many tries in vain: anything up to a bound that doubles, so that callers spread out."""
+    first, most = _BACKOFF_SECONDS
+    return random.uniform(0.0, min(most, first * 2.0 ** min(tries - 1, 16)))  # noqa: S311 jitter needs no crypto

@@ -1,0 +1,1 @@
+"""The job store in the table: loading, leases, ends, and what people ask of it."""

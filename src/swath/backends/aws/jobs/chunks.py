@@ -1,0 +1,248 @@
+"""Items in the table: a hundred at a time, their inputs in rows that are written once, their ends in a row per commit.
+
+Written by loading.py (inputs), outcomes.py (ends) and generations.py (what runs again); read by whoever hands items
+out, shows them or sweeps them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from swath.backends.aws.calls.rows import Row
+from swath.backends.aws.jobs.head import Head
+from swath.backends.aws.table.layout import (
+    again_key,
+    again_partition,
+    batch_key,
+    block_of,
+    chunk_of,
+    chunks_of_block,
+    items_partition,
+    read_item_key,
+)
+from swath.backends.aws.table.table import Table
+from swath.domain.attempt import Ended
+from swath.domain.item import Item, PastEnd
+from swath.domain.transitions import JobState
+
+__all__ = ["MAX_CHUNKS", "Chunk", "Chunks", "End", "LoadedBatch", "encode_ends"]
+
+MAX_CHUNKS: Final = 90  # that one commit may end items in: it has a hundred rows at most
+_REMEMBERED: Final = 16  # chunks
+_REMEMBERED_MARKS: Final = 4_096  # of batches
+_AT_ONCE: Final = 16
+_AGAIN_ROWS: Final = 100
+
+
+class LoadedBatch(msgspec.Struct, array_like=True):
+    """What the row of a batch says. `duplicates` are pairs of a row that was left out and the first row of its id."""
+
+    first_row: int
+    rows: int
+    digest: str
+    mark: str
+    added: int
+    duplicates: list[tuple[int, int]] = []
+
+
+class End(NamedTuple):
+    """An item's end in one generation."""
+
+    fence: int
+    past: PastEnd
+
+
+class _EndRow(msgspec.Struct, array_like=True):
+    ended_at: float
+    ends: list[Ended]
+
+
+class Chunk(NamedTuple):
+    """Some items of a job and how they have ended so far, by generation, the oldest first."""
+
+    items: dict[int, Item]
+    ends: dict[int, list[End]]
+
+
+_input_decoder: Final = msgspec.msgpack.Decoder(list[tuple[int, str, dict[str, Any]]])
+_end_encoder: Final = msgspec.msgpack.Encoder()
+_end_decoder: Final = msgspec.msgpack.Decoder(_EndRow)
+_seqs_decoder: Final = msgspec.msgpack.Decoder(list[int])
+_batch_decoder: Final = msgspec.msgpack.Decoder(LoadedBatch)
+
+
+def encode_ends(ended_at: float, ends: list[Ended]) -> bytes:
+    """The body of a row of ends."""
+    return _end_encoder.encode(_EndRow(ended_at, ends))
+
+
+class Chunks:
+    """Remembers inputs that it has read, and the marks of batches: they never change."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._inputs: OrderedDict[tuple[int, int], dict[int, Item]] = OrderedDict()
+        self._marks: OrderedDict[tuple[int, int], str] = OrderedDict()
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def batch(self, number: int, batch: int) -> LoadedBatch | None:
+        """What became of a batch, if it was committed."""
+        key = batch_key(number, batch)
+        row = (await self._table.get(key)).get(key)
+        return None if row is None else _batch_decoder.decode(row.body)
+
+    async def mark(self, number: int, batch: int) -> str | None:
+        """Under which mark a batch was committed, if it was."""
+        known = self._marks.get((number, batch))
+        if known is None and (loaded := await self.batch(number, batch)) is not None:
+            known = loaded.mark
+            self._note_mark(number, batch, known)
+        return known
+
+    def _note_mark(self, number: int, batch: int, mark: str) -> None:
+        self._marks[number, batch] = mark
+        while len(self._marks) > _REMEMBERED_MARKS:
+            self._marks.popitem(last=False)
+
+    def learn(self, head: Head, mark: str, items: Collection[Item]) -> None:
+        """A job of one batch was made by this process, which may well be the one to run it."""
+        self._note_mark(head.number, 0, mark)
+        if chunk_of(head.last_seq) == 0:
+            self._remember(head, 0, {item.seq: item for item in items})
+
+    async def items(self, head: Head, seqs: Collection[int]) -> dict[int, Item]:
+        """These items of the job, as far as there are such."""
+        chunks = {chunk_of(seq) for seq in seqs}
+        found: dict[int, Item] = {}
+        for inputs in await asyncio.gather(*(self._chunk_inputs(head, chunk) for chunk in chunks)):
+            found.update(inputs)
+        return {seq: found[seq] for seq in seqs if seq in found}
+
+    async def fresh(self, head: Head, most: int) -> list[Item]:
+        """The next items that nobody was handed in this generation, in no more chunks than a commit may touch."""
+        if most <= 0 or head.fresh_left <= 0:
+            return []
+        if head.again:
+            seqs = await self._selected_next(head, most)
+            return list((await self.items(head, seqs)).values())
+        taken: list[Item] = []
+        chunks: set[int] = set()
+        async for items in self._inputs_from(head, chunk_of(head.fresh_seq + 1)):
+            for seq in sorted(seq for seq in items if seq > head.fresh_seq):
+                chunks.add(chunk_of(seq))
+                if len(chunks) > MAX_CHUNKS or len(taken) == most:
+                    return taken
+                taken.append(items[seq])
+        return taken
+
+    async def selected(self, head: Head, first: int, last: int) -> set[int]:
+        """Which items of these chunks this generation runs again; of the first one all that were ever loaded."""
+        seqs: set[int] = set()
+        if head.again:
+            async for row in self._again_rows(head, first, last, None):
+                seqs.update(_seqs_decoder.decode(row.body))
+        return seqs
+
+    async def chunks(self, head: Head, first: int, last: int) -> AsyncIterator[Chunk]:
+        """Items and ends of all chunks from the first to the last that have any."""
+        for block in range(block_of(first), block_of(last) + 1):
+            low, high = chunks_of_block(block)
+            partition = items_partition(head.number, block)
+            rows: list[Row] = []
+            async for row in self._table.query(partition, f"{max(first, low):010d}#", f"{min(last, high):010d}#~"):
+                if rows and rows[0].key.s[:10] != row.key.s[:10]:
+                    yield await self._read(head, rows)
+                    rows = []
+                rows.append(row)
+            if rows:
+                yield await self._read(head, rows)
+
+    async def ends_under(self, head: Head, chunk: int, fence: int) -> list[Ended]:
+        """What has ended in a chunk in this generation under that fence."""
+        partition = items_partition(head.number, block_of(chunk))
+        begins = f"{chunk:010d}#e#{head.generation:05d}#{fence:015d}#"
+        rows = [row async for row in self._table.query(partition, begins, begins + "~")]
+        return [end for row in rows for end in _end_decoder.decode(row.body).ends]
+
+    async def _chunk_inputs(self, head: Head, chunk: int) -> dict[int, Item]:
+        known = self._inputs.get((head.number, chunk))
+        if known is None:
+            async with self._gate:
+                partition = items_partition(head.number, block_of(chunk))
+                rows = [row async for row in self._table.query(partition, f"{chunk:010d}#i", f"{chunk:010d}#i~")]
+            known = await self._inputs_in(head, rows)
+            self._remember(head, chunk, known)
+        return known
+
+    async def _inputs_from(self, head: Head, first: int) -> AsyncIterator[dict[int, Item]]:
+        """Inputs chunk by chunk, because a claim needs few of them; what was refused at load may leave long gaps."""
+        chunk, last = first, chunk_of(max(1, head.last_seq))
+        while chunk <= last:
+            items = await self._chunk_inputs(head, chunk)
+            if items:
+                yield items
+                chunk += 1
+                continue
+            _, high = chunks_of_block(block_of(chunk))
+            partition = items_partition(head.number, block_of(chunk))
+            rows = [row async for row in self._table.query(partition, f"{chunk:010d}#~", f"{high:010d}#~", limit=1)]
+            chunk = read_item_key(rows[0].key.s).chunk if rows else high + 1
+
+    async def _selected_next(self, head: Head, most: int) -> list[int]:
+        first = chunk_of(head.fresh_seq + 1)
+        seqs: list[int] = []
+        chunks = 0
+        async for row in self._again_rows(head, first, chunk_of(head.last_seq), _AGAIN_ROWS):
+            more = [seq for seq in _seqs_decoder.decode(row.body) if seq > head.fresh_seq]
+            chunks += bool(more)
+            if chunks > MAX_CHUNKS:
+                break
+            seqs += more
+            if len(seqs) >= most:
+                break
+        return seqs[:most]
+
+    async def _again_rows(self, head: Head, first: int, last: int, limit: int | None) -> AsyncIterator[Row]:
+        for block in range(block_of(first), block_of(last) + 1):
+            low, high = chunks_of_block(block)
+            begin, end = (
+                again_key(head.number, chunk, head.generation, head.again).s
+                for chunk in (max(first, low), min(last, high))
+            )
+            async for row in self._table.query(again_partition(head.number, block), begin, end, limit=limit):
+                yield row
+
+    async def _read(self, head: Head, rows: list[Row]) -> Chunk:
+        ends: dict[int, list[End]] = {}
+        inputs = []
+        for row in rows:
+            key = read_item_key(row.key.s)
+            if key.kind == "i":
+                inputs.append(row)
+                continue
+            ended = _end_decoder.decode(row.body)
+            for end in ended.ends:
+                past = PastEnd(generation=key.first, ended_at=ended.ended_at, end=end)
+                ends.setdefault(end.seq, []).append(End(int(key.second), past))
+        return Chunk(await self._inputs_in(head, inputs), ends)
+
+    async def _inputs_in(self, head: Head, rows: list[Row]) -> dict[int, Item]:
+        """What committed batches brought; what others left behind is no part of the job."""
+        items: dict[int, Item] = {}
+        for row in rows:
+            key = read_item_key(row.key.s)
+            if key.first < head.batches and await self.mark(head.number, key.first) == key.second:
+                items.update({entry[0]: Item(*entry) for entry in _input_decoder.decode(row.body)})
+        return items
+
+    def _remember(self, head: Head, chunk: int, items: dict[int, Item]) -> None:
+        if head.state is JobState.LOADING and chunk >= chunk_of(head.last_seq + 1):
+            return  # the next batch may bring more
+        self._inputs[head.number, chunk] = items
+        while len(self._inputs) > _REMEMBERED:
+            self._inputs.popitem(last=False)

@@ -1,0 +1,156 @@
+"""The end of a job in the AWS store: who may write its manifest, what a stop sweeps, and the last commit.
+
+After: deletion.py, when somebody asks for it or its retention is over.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from swath.backends.aws.calls.rows import Delete, Put
+from swath.backends.aws.jobs import outcomes
+from swath.backends.aws.jobs.back import Back, Taken, read_bucket
+from swath.backends.aws.jobs.chunks import MAX_CHUNKS
+from swath.backends.aws.jobs.deletion import kept_due, list_as_kept
+from swath.backends.aws.jobs.head import Head, Right
+from swath.backends.aws.jobs.heads import Change, unchanged
+from swath.backends.aws.jobs.jobs import manifest_parts, status_after
+from swath.backends.aws.jobs.ledger import Ledger, lease_under
+from swath.backends.aws.jobs.outbox import new_webhook
+from swath.backends.aws.table.layout import ACTIVE, chunk_of, listed_key, manifest_key
+from swath.domain.attempt import Ended
+from swath.domain.errors import LeaseLost, UnknownName
+from swath.domain.job import JobStatus
+from swath.domain.lease import Lease
+from swath.domain.transitions import ItemState, JobState, check_job
+from swath.domain.webhook import Webhook
+
+__all__ = ["claim_ending", "end", "sweep"]
+
+_SWEPT_ROWS: Final = 30  # of items that came back, in one commit
+_SWEPT_ITEMS: Final = 5_000
+
+
+async def claim_ending(ledger: Ledger, worker_id: str, job_id: str | None, without: Collection[str]) -> Lease | None:
+    """See Endings.claim_ending."""
+    if job_id is None:
+        heads = await ledger.active_lately()
+    else:
+        found = await ledger.heads.find(job_id)
+        heads = [] if found is None else [found]
+    for head in heads:
+        if head.job_id not in without and head.may_end and not head.leases:
+            lease = await _claim(ledger, worker_id, head.job_id, just_read=job_id is not None)
+            if lease is not None:
+                return lease
+    return None
+
+
+async def _claim(ledger: Ledger, worker_id: str, job_id: str, *, just_read: bool) -> Lease | None:
+    async def decide(head: Head) -> Change[Lease | None]:
+        if not head.may_end or head.leases:
+            return unchanged(None)
+        order = await ledger.orders.of(head)
+        granted = await ledger.grant(items=False)
+        lease = ledger.new_lease(head, worker_id, Right.END, granted.fence)
+        return Change(ledger.right_as_lease(head, order, lease))
+
+    try:
+        return await ledger.heads.change(job_id, decide, just_read=just_read)
+    except UnknownName:
+        return None
+
+
+async def sweep(ledger: Ledger, lease: Lease, limit: int) -> int:
+    """See Endings.sweep. Nothing holds items now, so the unfinished ones are exactly the waiting and the fresh.
+
+    One commit takes no more than a transaction has room for, so there may be several.
+    """
+    left_before: int | None = None
+    while limit > 0:
+        left, swept = await _sweep(ledger, lease, min(limit, _SWEPT_ITEMS))
+        left_before = left if left_before is None else left_before
+        limit -= swept
+        if not swept or swept == left:
+            break
+    return left_before or 0
+
+
+async def _sweep(ledger: Ledger, lease: Lease, limit: int) -> tuple[int, int]:
+    async def decide(head: Head) -> Change[tuple[int, int]]:
+        held = lease_under(head, lease, Right.END)
+        left = head.remaining
+        taken = Taken()
+        for bucket in sorted(head.waiting):
+            if taken.rows < _SWEPT_ROWS and len(taken.items) < limit:
+                await read_bucket(ledger.table, head.number, bucket, taken, _SWEPT_ROWS)
+        waited = _in_few_chunks(taken.items[:limit])
+        chunks = {chunk_of(item.seq) for item in waited}
+        fresh = [item.seq for item in await ledger.chunks.fresh(head, limit - len(waited))] if not chunks else []
+        ends = [_cancelled(head, item) for item in [*waited, *map(Back, fresh)]]
+        if not ends:
+            return unchanged((left, 0))
+        rows: list[Put | Delete] = [*taken.take(head, waited)]
+        rows += outcomes.write_ends(head, held, ends, ledger.times().now)
+        for end in ends:
+            outcomes.count(head, end)
+        if fresh:
+            head.fresh_seq, head.fresh_left = fresh[-1], head.fresh_left - len(fresh)
+        return Change((left, len(ends)), rows)
+
+    try:
+        return await ledger.heads.change(lease.job.job_id, decide)
+    except UnknownName as error:
+        raise LeaseLost(f"the right to end job {lease.job.job_id!r} was taken away") from error
+
+
+def _in_few_chunks(items: list[Back]) -> list[Back]:
+    """As many as fit into one commit together with the rows from which they are taken."""
+    chunks = set(sorted({chunk_of(item.seq) for item in items})[: MAX_CHUNKS - _SWEPT_ROWS])
+    return [item for item in items if chunk_of(item.seq) in chunks]
+
+
+def _cancelled(head: Head, item: Back) -> Ended:
+    return Ended(
+        seq=item.seq, state=ItemState.CANCELLED, reason=head.stopping, attempts=item.attempts, tries=item.tries
+    )
+
+
+async def end(
+    ledger: Ledger, lease: Lease, state: JobState, manifest: Mapping[str, Any], webhook: Webhook | None
+) -> JobStatus:
+    """See Endings.end. The manifest is written first; the head makes it true."""
+    nonce = secrets.token_hex(6)
+    parts = manifest_parts(msgspec.json.encode(manifest))
+
+    async def decide(head: Head) -> Change[tuple[Head, list[Delete]]]:
+        held = lease_under(head, lease, Right.END)
+        if head.remaining:
+            raise ValueError(f"{head.remaining} items of job {lease.job.job_id!r} have not ended")
+        if not state.terminal:
+            raise ValueError(f"a job cannot go to its end as {state}")
+        check_job(head.state, state)
+        order = await ledger.orders.of(head)
+        rows = [Put(manifest_key(head.number, nonce, part), body) for part, body in enumerate(parts)]
+        await ledger.table.write_many(rows)
+        former = [Delete(manifest_key(head.number, head.manifest, part)) for part in range(head.manifest_parts)]
+        head.manifest, head.manifest_parts = nonce, len(parts)
+        head.state, head.ended_at = state, ledger.times().now
+        head.drop(held)
+        unlisted = [] if head.is_active else [Delete(listed_key(ACTIVE, head.number))]
+        due = None if head.deleting else kept_due(head, order.policy)
+        sent = [] if webhook is None else new_webhook(head.number, webhook)
+        return Change((head, former), [*unlisted, *list_as_kept(head, due), *sent])
+
+    try:
+        head, former = await ledger.heads.change(lease.job.job_id, decide)
+    except UnknownName as error:
+        raise LeaseLost(f"the right to end job {lease.job.job_id!r} was taken away") from error
+    ledger.jobs_of_fences.pop(lease.fence, None)
+    ledger.changed()
+    await ledger.table.write_many(former)
+    return await status_after(ledger, head)

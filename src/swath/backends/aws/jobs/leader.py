@@ -1,0 +1,85 @@
+"""DynamoLeader: who of a fleet leads, as one row of the table that its holder renews. Asked by dispatch/sweeper.py.
+
+The time is the one that hosts have in common (time.py), so clocks that differ cost a moment with two leaders or none.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import msgspec
+
+from swath.backends.aws.calls.bridge import Bridge
+from swath.backends.aws.calls.time import SharedTime
+from swath.backends.aws.table.table import ABSENT, Key, Put, Table
+from swath.domain.errors import StoreDamaged
+
+__all__ = ["DynamoLeader"]
+
+ROW: Final = Key("fleet", "leader")
+RENEW_PART: Final = 0.5  # of the time that it has, a leader lets pass before it writes again
+
+
+class _Lead(msgspec.Struct, array_like=True):
+    """Who leads, and until when."""
+
+    worker_id: str
+    until: float
+
+
+class DynamoLeader:
+    """Implements Leader. Costs a leader four writes a minute, and everybody else as many reads or fewer."""
+
+    def __init__(
+        self, bridge: Bridge, table: Table, time: SharedTime, worker_id: str, lease_seconds: float = 30.0
+    ) -> None:
+        self._bridge = bridge
+        self._table = table
+        self._time = time
+        self._worker_id = worker_id
+        self._lease_seconds = lease_seconds
+        self._until = 0.0  # when our lead is over
+        self._look_at = 0.0  # before this we need not look again
+
+    async def lead(self) -> bool:
+        if self._time.now() >= self._look_at:
+            await self._bridge.run(self._look)
+        return self._time.now() < self._until
+
+    async def resign(self) -> None:
+        if self._time.now() < self._until:
+            self._until = self._look_at = 0.0
+            await self._bridge.run(self._give_up)
+
+    async def _look(self) -> None:
+        known, version = await self._read()
+        now = self._time.now()
+        if known.worker_id != self._worker_id and known.until > now:
+            self._until = 0.0
+            self._look_at = now + min(known.until - now, self._spread(RENEW_PART * self._lease_seconds))
+        elif await self._write(_Lead(self._worker_id, now + self._lease_seconds), version):
+            self._until, self._look_at = now + self._lease_seconds, now + RENEW_PART * self._lease_seconds
+        else:
+            self._until = 0.0  # somebody else was faster
+
+    async def _give_up(self) -> None:
+        known, version = await self._read()
+        if known.worker_id == self._worker_id:
+            await self._write(_Lead(self._worker_id, 0.0), version)
+
+    async def _read(self) -> tuple[_Lead, int]:
+        row = (await self._table.get(ROW)).get(ROW)
+        if row is None:
+            return _Lead("", 0.0), ABSENT
+        try:
+            return msgspec.msgpack.decode(row.body, type=_Lead), row.version
+        except msgspec.MsgspecError as error:
+            raise StoreDamaged(f"the row ({ROW.p}, {ROW.s}) of the table cannot be read: {error}") from error
+
+    async def _write(self, lead: _Lead, version: int) -> bool:
+        body = msgspec.msgpack.encode(lead)
+        return await self._table.commit(Put(ROW, body, 1 if version == ABSENT else version + 1, version))
+
+    def _spread(self, seconds: float) -> float:
+        return seconds * random.uniform(0.75, 1.0)  # noqa: S311 jitter needs no crypto

@@ -1,0 +1,160 @@
+"""Ledger: what all parts of the AWS store stand on, and the few things that they do alike.
+
+store.py makes one; the functions of loading.py, claims.py, finishing.py and so on get it as their first argument and
+run on the loop of bridge.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from swath.backends.aws.calls.time import SharedTime
+from swath.backends.aws.jobs.chunks import Chunks
+from swath.backends.aws.jobs.head import Head, HeldLease, Right
+from swath.backends.aws.jobs.heads import Heads
+from swath.backends.aws.jobs.ids import IdIndexes
+from swath.backends.aws.jobs.orders import Orders
+from swath.backends.aws.table.layout import ACTIVE, COUNTERS
+from swath.backends.aws.table.table import Table
+from swath.backends.bulletin import Bulletin
+from swath.backends.host.presence import Presence
+from swath.domain.errors import LeaseLost
+from swath.domain.job import Job
+from swath.domain.lease import Directive, Lease
+from swath.ports.clock import Clock
+
+__all__ = ["Granted", "Ledger", "Times", "directive_for", "extend", "lease_under"]
+
+_ACTIVE_BATCH: Final = 500
+
+
+class Times(NamedTuple):
+    """One reading: Unix seconds for people, shared time for all that is measured, and how long a lease lasts."""
+
+    now: float
+    shared: float
+    lease_seconds: float
+
+
+class Granted(NamedTuple):
+    """A fence that no lease had before, and how many leases of items were granted in all, this one included."""
+
+    fence: int
+    granted: int
+
+
+class Ledger:
+    """The table, and what this process remembers of it. `look_seconds`: a claim without a job may choose by heads
+    that were read so long ago; the job it chooses is always looked at as it is now."""
+
+    def __init__(
+        self, table: Table, time: SharedTime, clock: Clock, presence: Presence, lease_seconds: float, folder: Path
+    ) -> None:
+        self.table = table
+        self.presence = presence
+        self.bulletin = Bulletin()
+        self.heads = Heads(table, presence.holds, self.tell)
+        self.orders = Orders(table)
+        self.chunks = Chunks(table)
+        self.ids = IdIndexes(table, self.chunks, folder)
+        self.jobs_of_fences: dict[int, str] = {}
+        self.doubts: dict[int, dict[int, bool]] = {}  # by fence: what commits without an answer were about
+        self.look_seconds = 0.0
+        self._time = time
+        self._clock = clock
+        self._lease_seconds = lease_seconds
+        self._looked: tuple[float, list[Head]] | None = None
+
+    def times(self) -> Times:
+        """The present instant."""
+        return Times(self._clock.now(), self._time.now(), self._lease_seconds)
+
+    async def active(self) -> list[Head]:
+        """All jobs that have not ended or are being deleted, as they are now, the oldest first."""
+        numbers = [int(row.key.s) async for row in self.table.query(ACTIVE)]
+        heads: list[Head] = []
+        for start in range(0, len(numbers), _ACTIVE_BATCH):
+            heads += await self.heads.look_at(numbers[start : start + _ACTIVE_BATCH])
+        self._looked = asyncio.get_running_loop().time(), heads
+        return heads
+
+    async def active_lately(self) -> list[Head]:
+        """The same, or as it was not longer ago than `look_seconds`, but for what this process itself has changed."""
+        if self._looked is not None:
+            looked_at, heads = self._looked
+            if asyncio.get_running_loop().time() - looked_at < self.look_seconds:
+                return [self.heads.newest(head) for head in heads]
+        return await self.active()
+
+    def changed(self) -> None:
+        """This process has made something that others may have to do with: what was seen lately is void."""
+        self._looked = None
+
+    def tell(self, job_id: str) -> None:
+        """This process has changed a job, or may have."""
+        self.bulletin.tell((job_id,))
+
+    async def granted(self) -> int:
+        """How many leases of items were granted in all so far."""  # an addition of nothing answers with the number
+        counters = await self.table.add(COUNTERS, granted=0)
+        return counters["granted"]
+
+    async def grant(self, *, items: bool) -> Granted:
+        """Counts a lease and gives it its fence."""
+        counters = await self.table.add(COUNTERS, fences=1, granted=int(items))
+        return Granted(counters["fences"], counters["granted"])
+
+    async def new_number(self) -> tuple[int, int]:
+        """A number that no job had before, and how many leases of items were granted in all so far."""
+        counters = await self.table.add(COUNTERS, numbers=1, granted=0)
+        return counters["numbers"], counters["granted"]
+
+    def new_lease(self, head: Head, worker_id: str, right: Right, fence: int) -> HeldLease:
+        """Writes a lease into the head."""
+        lease = HeldLease(fence, worker_id, self.presence.host, right, head.revision)
+        extend(lease, self.times())
+        head.leases.append(lease)
+        self.jobs_of_fences[fence] = head.job_id
+        return lease
+
+    def right_as_lease(self, head: Head, order: Job, lease: HeldLease) -> Lease:
+        """A right to end or to delete, as its worker gets it."""
+        return Lease(
+            fence=lease.fence,
+            job=order,
+            worker_id=lease.worker,
+            lease_seconds=self._lease_seconds,
+            revision=lease.revision,
+            stopping=head.stopping,
+        )
+
+    async def jobs_with(self, fences: Collection[int]) -> dict[int, str]:
+        """The jobs of these leases. Of those that this process did not hand out itself all active jobs are asked."""
+        found = {fence: self.jobs_of_fences[fence] for fence in fences if fence in self.jobs_of_fences}
+        if len(found) < len(set(fences)):
+            for head in await self.active():
+                found.update({lease.fence: head.job_id for lease in head.leases if lease.fence in fences})
+        return found
+
+
+def extend(lease: HeldLease, times: Times) -> None:
+    """Its worker has given a sign of life."""
+    lease.heard_at, lease.expires_at = times.shared, times.shared + times.lease_seconds
+
+
+def lease_under(head: Head, lease: Lease, right: Right) -> HeldLease:
+    """The right that the worker holds. Raises LeaseLost."""
+    held = head.lease(lease.fence, right)
+    if held is None or held.worker != lease.worker_id:
+        raise LeaseLost(f"the right to {right} job {lease.job.job_id!r} was taken away")
+    return held
+
+
+def directive_for(head: Head, lease: HeldLease) -> Directive:
+    """What the worker is to do with a lease that it holds."""
+    if lease.right is not Right.RUN or (head.may_start and head.revision == lease.revision):
+        return Directive.GO_ON
+    return Directive.STOP

@@ -1,0 +1,152 @@
+"""Webhooks in the AWS store: each a row beside the head of its job, and a row in the list of those that are to be sent.
+
+Before: endings.py writes them with the end of the job. After: deletion.py takes them away with the job. Both rows
+change in one commit, under the revision of the webhook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple
+
+import msgspec
+
+from swath.backends.aws.calls.rows import Delete, Key, Put, Row
+from swath.backends.aws.jobs.head import decode_head
+from swath.backends.aws.jobs.ledger import Ledger
+from swath.backends.aws.table.layout import (
+    WEBHOOKS,
+    due_partitions,
+    head_key,
+    webhook_due,
+    webhook_due_key,
+    webhook_key,
+)
+from swath.backends.aws.table.table import Table
+from swath.domain.errors import StoreDamaged
+from swath.domain.webhook import Webhook
+
+__all__ = ["due_rows", "new_webhook", "note", "take", "webhooks"]
+
+_TRIES: Final = 10
+
+_decoder: Final = msgspec.json.Decoder(Webhook)
+
+
+class _Pointer(NamedTuple):
+    """A row of the list: which webhook is to be sent, and where that is."""
+
+    at: Key
+    number: int
+    key: Key
+
+
+def new_webhook(number: int, webhook: Webhook) -> list[Put]:
+    """The rows of one that is written with the end of its job."""
+    at = _due_key(number, webhook)
+    return [_put(number, webhook), *([] if at is None else [Put(at, b"")])]
+
+
+async def take(ledger: Ledger, hold_seconds: float, limit: int) -> list[Webhook]:
+    """See WebhookOutbox.take_webhooks. Looks again where others were faster: there may be more."""
+    taken: list[Webhook] = []
+    for _ in range(_TRIES):
+        due = await _due(ledger, limit - len(taken))
+        rows = await ledger.table.get(*(key for pointer in due for key in (pointer.key, head_key(pointer.number))))
+        some = await asyncio.gather(*(_take(ledger, pointer, rows, hold_seconds) for pointer in due))
+        taken += [webhook for webhook in some if webhook is not None]
+        if None not in some or len(taken) == limit:
+            break
+    return taken
+
+
+async def _due(ledger: Ledger, limit: int) -> list[_Pointer]:
+    """The first of all that are due now."""
+    last = webhook_due(ledger.times().now) + "~"
+    queries = (_listed(ledger.table, partition, last, limit) for partition in due_partitions())
+    listed = [pointer for part in await asyncio.gather(*queries) for pointer in part]
+    return sorted(listed, key=lambda pointer: pointer.at.s)[:limit]
+
+
+async def _listed(table: Table, partition: str, last: str, limit: int) -> list[_Pointer]:
+    found = []
+    async for row in table.query(partition, last=last, limit=limit):
+        _, number, generation, webhook_id = row.key.s.split("#", 3)
+        found.append(_Pointer(row.key, int(number), webhook_key(int(number), int(generation), webhook_id)))
+    return found
+
+
+async def _take(ledger: Ledger, pointer: _Pointer, rows: dict[Key, Row], hold_seconds: float) -> Webhook | None:
+    """The webhook, unless somebody else was faster or its job is gone."""
+    row, head = rows.get(pointer.key), rows.get(head_key(pointer.number))
+    before = None if row is None else _read(row)
+    if before is None or head is None or decode_head(head.body).gone or _due_key(pointer.number, before) != pointer.at:
+        await ledger.table.commit(Delete(pointer.at))
+        return None
+    due_at = ledger.times().now + hold_seconds
+    return await _replace(ledger, pointer.number, before, msgspec.structs.replace(before, due_at=due_at))
+
+
+async def note(ledger: Ledger, webhook: Webhook) -> bool:
+    """See WebhookOutbox.note_webhook."""
+    head = await ledger.heads.find(webhook.job_id)
+    if head is None:
+        return False
+    key = webhook_key(head.number, webhook.generation, webhook.webhook_id)
+    row = (await ledger.table.get(key)).get(key)
+    before = None if row is None else _read(row)
+    if before is None or before.revision != webhook.revision:
+        return False
+    noted = await _replace(ledger, head.number, before, webhook) is not None
+    if noted:
+        ledger.tell(webhook.job_id)
+    return noted
+
+
+async def webhooks(ledger: Ledger, job_id: str) -> list[Webhook]:
+    """See WebhookOutbox.webhooks."""
+    head = await ledger.heads.look(job_id)
+    return [_read(row) for row in await _rows(ledger.table, head.number)]
+
+
+async def due_rows(table: Table, number: int) -> list[Delete]:
+    """What the list holds of a job that is to vanish."""
+    keys = [_due_key(number, _read(row)) for row in await _rows(table, number)]
+    return [Delete(key) for key in keys if key is not None]
+
+
+async def _rows(table: Table, number: int) -> list[Row]:
+    return [row async for row in table.query(head_key(number).p, WEBHOOKS, f"{WEBHOOKS}~")]
+
+
+async def _replace(ledger: Ledger, number: int, before: Webhook, after: Webhook) -> Webhook | None:
+    after = msgspec.structs.replace(after, revision=before.revision + 1)
+    was, now = _due_key(number, before), _due_key(number, after)
+    moved: list[Put | Delete] = []
+    if was != now:
+        moved += [] if was is None else [Delete(was)]
+        moved += [] if now is None else [Put(now, b"")]
+    put = msgspec.structs.replace(_put(number, after), expected=_version(before))
+    return after if await ledger.table.commit(put, *moved) else None
+
+
+def _put(number: int, webhook: Webhook) -> Put:
+    key = webhook_key(number, webhook.generation, webhook.webhook_id)
+    return Put(key, msgspec.json.encode(webhook), version=_version(webhook))
+
+
+def _version(webhook: Webhook) -> int:
+    return webhook.revision + 1
+
+
+def _due_key(number: int, webhook: Webhook) -> Key | None:
+    if webhook.due_at is None:
+        return None
+    return webhook_due_key(number, webhook.due_at, webhook.generation, webhook.webhook_id)
+
+
+def _read(row: Row) -> Webhook:
+    try:
+        return _decoder.decode(row.body)
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the row ({row.key.p}, {row.key.s}) of the table cannot be read: {error}") from error

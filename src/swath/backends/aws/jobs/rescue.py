@@ -1,0 +1,195 @@
+"""How leases are taken from workers that died or fell silent, and who is blamed for it.
+
+On this host the notes of a worker say what ran when it died; of a worker elsewhere only its last report does. What ran
+alone, and was known to, has killed it. Before: leases.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+from swath.backends.aws.calls.rows import Delete, Put
+from swath.backends.aws.jobs import outcomes, shares
+from swath.backends.aws.jobs.back import DEATHS, Back, accused, add_back, carried, size_of
+from swath.backends.aws.jobs.head import Head, HeldLease, Right, Share
+from swath.backends.aws.jobs.heads import Change, unchanged
+from swath.backends.aws.jobs.ledger import Ledger, extend
+from swath.backends.aws.table.layout import held_key
+from swath.domain.attempt import Ended
+from swath.domain.errors import BadInput, StoreDamaged, UnknownName
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.lease import POISON_CRASHES, RescuedLease
+from swath.domain.transitions import ItemState
+
+__all__ = ["rescue"]
+
+_AT_ONCE: Final = 25  # leases of a job that one commit takes away at most
+_BYTES: Final = 2_000_000  # of what is known of their items; the rows of a lease that is the only one always fit
+
+
+async def rescue(ledger: Ledger, worker_id: str) -> list[RescuedLease]:
+    """See LeaseBook.rescue."""
+    gone = set(ledger.presence.dead())  # who dies later keeps its file, and what it says, until the next time
+    rescued: list[RescuedLease] = []
+    failures: list[Exception] = []
+    for head in await ledger.active():
+        more = bool(_overdue(ledger, head, gone))
+        while more:
+            try:
+                taken, more = await _rescue_in(ledger, worker_id, head.job_id, gone)
+                rescued += taken
+            except (BadInput, StoreDamaged, ValueError) as error:  # of this job; the others are rescued all the same
+                failures.append(error)
+                break
+    if failures and not rescued:  # with something to clean up it is left to the next time to say so
+        raise failures[0]
+    for worker in () if failures else gone:
+        ledger.presence.forget(worker)
+    if rescued:
+        ledger.changed()
+    return rescued
+
+
+def _is_dead(ledger: Ledger, lease: HeldLease, gone: Collection[str]) -> bool:
+    here = lease.host == ledger.presence.host
+    return here and (lease.worker in gone or ledger.presence.is_dead(lease.worker))
+
+
+def _overdue(ledger: Ledger, head: Head, gone: Collection[str]) -> list[HeldLease]:
+    shared = ledger.times().shared
+    return [lease for lease in head.leases if lease.expires_at <= shared or _is_dead(ledger, lease, gone)]
+
+
+async def _rescue_in(
+    ledger: Ledger, worker_id: str, job_id: str, gone: Collection[str]
+) -> tuple[list[RescuedLease], bool]:
+    """Takes some leases away, and says whether there are more."""
+
+    async def decide(head: Head) -> Change[tuple[list[RescuedLease], bool]]:
+        overdue = _overdue(ledger, head, gone)
+        lost = await _judged(ledger, head, overdue[:_AT_ONCE])
+        if not lost:
+            return unchanged(([], False))
+        rescued = []
+        rows: list[Put | Delete] = [*add_back(head, [item for each in lost for item in each.returned])]
+        for lease, returned, poison in lost:
+            winners = await _winners(ledger, head, lease)
+            rows += await _take_away(ledger, head, lease, poison)
+            rescued.append(_told(ledger, head, lease, winners, len(returned), gone))
+        for (lease, _, _), told in zip(lost, rescued, strict=True):
+            lease.rescued, lease.worker, lease.host = True, worker_id, ledger.presence.host
+            extend(lease, ledger.times())
+            ledger.jobs_of_fences[lease.fence] = head.job_id
+            shares.leave(head, told.worker_id, ())
+        return Change((rescued, len(lost) < len(overdue)), rows)
+
+    try:
+        return await ledger.heads.change(job_id, decide)
+    except UnknownName:
+        return [], False
+
+
+class _Lost(NamedTuple):
+    """A lease, and what it held: what goes back, and what is poison."""
+
+    lease: HeldLease
+    returned: list[Back]
+    poison: list[Back]
+
+
+async def _judged(ledger: Ledger, head: Head, leases: list[HeldLease]) -> list[_Lost]:
+    """The first of these that one commit can take away, at least one."""
+    known = await carried(ledger.table, head.number, [lease.fence for lease in leases if lease.carries])
+    lost: list[_Lost] = []
+    left_bytes = _BYTES
+    for lease in leases:
+        blame = _blame(ledger, lease, head.shares.get(lease.worker, Share()))
+        after = [blame.judged(known.get((lease.fence, seq), Back(seq))) for seq in lease.seqs]
+        left_bytes -= sum(map(size_of, after))
+        if lost and left_bytes < 0:
+            break
+        returned = [item for item in after if item.tries.crashes < POISON_CRASHES]
+        lost.append(_Lost(lease, returned, [item for item in after if item.tries.crashes >= POISON_CRASHES]))
+    return lost
+
+
+def _told(
+    ledger: Ledger, head: Head, lease: HeldLease, winners: tuple[str, ...], returned: int, gone: Collection[str]
+) -> RescuedLease:
+    return RescuedLease(
+        fence=lease.fence,
+        job_id=head.job_id,
+        worker_id=lease.worker,
+        winners=winners,
+        returned=returned,
+        silent_seconds=max(0.0, ledger.times().shared - lease.heard_at),
+        dead=_is_dead(ledger, lease, gone),
+    )
+
+
+async def _take_away(ledger: Ledger, head: Head, lease: HeldLease, poison: list[Back]) -> list[Put | Delete]:
+    """It holds nothing any more, and what is poison has ended."""
+    rows: list[Put | Delete] = []
+    if poison:
+        times, order = ledger.times(), await ledger.orders.of(head)
+        ends = list(_ends(poison))
+        rows += outcomes.write_ends(head, lease, ends, times.now)
+        for end in ends:
+            outcomes.record(head, order, [end], times.shared)
+    if lease.carries:
+        rows.append(Delete(held_key(head.number, lease.fence)))
+        lease.carries = False
+    if lease.worker in head.shares:
+        head.shares[lease.worker].forget(lease.seqs)
+    lease.hold(())
+    return rows
+
+
+class _Blame(NamedTuple):
+    """Who ran when the worker of a lease was last heard of, and whether that is certain."""
+
+    ran: Collection[int]
+    begun_alone: Collection[int]
+    certain: bool
+
+    def judged(self, item: Back) -> Back:
+        """The item as it goes back."""
+        if item.seq in self.ran:
+            return accused(item, crashed=item.seq in self.begun_alone)
+        deaths = 0 if self.certain else item.deaths + 1
+        back = Back(item.seq, 0.0, item.tries, item.attempts, item.suspect, deaths)
+        return accused(back, crashed=False) if deaths > DEATHS else back
+
+
+def _blame(ledger: Ledger, lease: HeldLease, share: Share) -> _Blame:
+    here = lease.host == ledger.presence.host
+    if here:
+        ran = {seq for fence, seq in ledger.presence.running(lease.worker) if fence == lease.fence}
+    else:
+        ran = {*share.queued, *share.begun}
+    begun_alone = share.begun if lease.alone else ()
+    return _Blame(ran, begun_alone, certain=here and ledger.presence.knows(lease.worker))
+
+
+def _ends(poison: Iterable[Back]) -> Iterable[Ended]:
+    """Outcomes like any other; they keep the fence of the lease in which it was found out."""
+    for item in poison:
+        told = f"its worker died {item.tries.crashes} times while it ran alone"
+        yield Ended(
+            seq=item.seq,
+            state=ItemState.FAILED,
+            failure=Failure.of(FailureKind.POISON, told),
+            attempts=item.attempts,
+            tries=item.tries,
+        )
+
+
+async def _winners(ledger: Ledger, head: Head, lease: HeldLease) -> tuple[str, ...]:
+    """Items that ended under the fence by their worker's word: what poison left behind is nobody's result."""
+    if lease.right is not Right.RUN:
+        return ()
+    ends = [end for chunk in lease.chunks for end in await ledger.chunks.ends_under(head, chunk, lease.fence)]
+    won = [end.seq for end in ends if end.failure is None or end.failure.kind is not FailureKind.POISON]
+    items = await ledger.chunks.items(head, sorted(won))
+    return tuple(item.item_id for item in items.values())

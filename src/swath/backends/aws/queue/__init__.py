@@ -1,0 +1,1 @@
+"""The work queue on SQS: hints, and whoever waits for them."""

@@ -1,0 +1,161 @@
+"""Files: the keys of a job as objects under its folder, with the headers a browser needs and names of any length.
+
+Between results.py, which knows leases and items, and objects.py, which knows S3. What a cut name stood for is kept in
+`.long/`, so that a listing gives the key back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Collection
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from swath.backends.aws.results.object_names import LEASES, LONG, Place, complete_part, long_pieces, short, tombstone
+from swath.backends.aws.results.objects import Objects
+
+__all__ = ["File", "Files"]
+
+_TYPES: Final = {
+    "csv": "text/csv",
+    "gif": "image/gif",
+    "html": "text/html",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "json": "application/json",
+    "pdf": "application/pdf",
+    "png": "image/png",
+    "txt": "text/plain",
+    "xml": "application/xml",
+    "zip": "application/zip",
+}
+_CUT: Final = re.compile(r"[^/]*~=[0-9a-f]{40}")
+_MOST_NAMES: Final = 10_000
+_LONGEST_NAME: Final = 100
+_CLOCKS_APART: Final = timedelta(seconds=5)  # those of S3; no sleeper loses its right to delete so soon
+
+
+class File(NamedTuple):
+    """A file on its way: `packed` when its bytes are gzip of what its name promises."""
+
+    key: str
+    data: bytes
+    packed: bool = False
+
+
+class Files:
+    """Jobs are given by their folder; keys are whole, as people and the store know them."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._long: dict[tuple[str, str], str] = {}
+        self._deleted: set[str] = set()
+
+    async def put(self, job: str, file: File) -> None:
+        """Writes one object, after the names that do not fit into its path."""
+        for cut, name in long_pieces(file.key).items():
+            if (job, cut) not in self._long:
+                await self._objects.put(f"{job}/{LONG}/{cut}", name.encode("utf-8", "surrogatepass"))
+                self._remember(job, cut, name)
+        headers = {"Content-Type": _TYPES.get(file.key.rpartition(".")[2].lower(), "application/octet-stream")}
+        if file.packed:
+            headers["Content-Encoding"] = "gzip"
+        await self._objects.put(_path(job, file.key), file.data, headers)
+
+    async def get(self, job: str, key: str) -> bytes:
+        """Raises KeyError when there is nothing under the key."""
+        try:
+            return await self._objects.get(_path(job, key))
+        except KeyError:
+            raise KeyError(key) from None
+
+    async def read(self, job: str, key: str, start: int, length: int) -> bytes:
+        """A piece of it. Raises as `get`."""
+        try:
+            return await self._objects.read(_path(job, key), start, length)
+        except KeyError:
+            raise KeyError(key) from None
+
+    async def delete(self, job: str, keys: Collection[str]) -> None:
+        """Removes these; a name of theirs that was cut stays known."""
+        await self._objects.delete([_path(job, key) for key in keys])
+
+    async def delete_place(self, job: str, place: Place) -> None:
+        """Removes whatever one lease wrote for one item."""
+        async for found in self.pages(job, place.folder):
+            await self.delete(job, [key for key in found if Place.of_key(key) == place])
+
+    async def delete_former(self, job: str, place: Place) -> None:
+        """Removes what leases before that of the place wrote for its item."""
+        async for found in self.pages(job, place.item_folder):
+            places = [(key, Place.of_key(key)) for key in found]
+            await self.delete(job, [key for key, other in places if other is not None and other.fence < place.fence])
+
+    async def pages(self, job: str, prefix: str) -> AsyncIterator[list[str]]:
+        """The keys that begin so, some at a time. No segment of a key begins with a dot, so rooms are none."""
+        async for paths in self._objects.pages(f"{job}/{short(complete_part(prefix))}"):
+            keys = [path.removeprefix(f"{job}/") for path in paths]
+            keys = [key if "~=" not in key else await self._key(job, key) for key in keys]
+            yield [key for key in keys if key.startswith(prefix) and not key.startswith(".")]
+
+    async def clear(self, job: str) -> None:
+        """Removes everything of the job: the rooms first, so that nobody who looks finds one to write under.
+
+        Who has looked before may still write, so a tombstone says first that the plain keys are not to be used again.
+        What is younger than that belongs to a job ordered anew while we slept.
+        """
+        await self._objects.put(tombstone(job), b"")
+        until = await self._objects.written_at(tombstone(job)) + _CLOCKS_APART
+        for folder in (f"{job}/{LEASES}", job):
+            async for paths in self._objects.pages(folder, until):
+                await self._objects.delete(paths)
+        self.forget_names(job)
+
+    async def was_deleted(self, job: str) -> bool:
+        """Whether a job in this folder was deleted. Only a yes is remembered: a no may be over at the next lease."""
+        if job in self._deleted:
+            return True
+        if not await self._objects.exists(tombstone(job)):
+            return False
+        if len(self._deleted) >= _MOST_NAMES:
+            self._deleted.clear()
+        self._deleted.add(job)
+        return True
+
+    def forget_names(self, job: str) -> None:
+        """Another process may have deleted the job, and what its cut names stood for."""
+        for known in [known for known in self._long if known[0] == job]:
+            del self._long[known]
+
+    async def link(self, job: str, key: str, seconds: int) -> str:
+        """A link by which S3 hands out the file as plain text to be saved, whatever it is: what a site has sent is
+        never to run in the name of a bucket."""
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", key.rpartition("/")[2])[-_LONGEST_NAME:].lstrip(".")
+        return await self._objects.link(
+            _path(job, key),
+            seconds,
+            {
+                "response-content-disposition": f'attachment; filename="{name}"',
+                "response-content-type": "text/plain; charset=utf-8",
+            },
+        )
+
+    async def _key(self, job: str, path: str) -> str:
+        """The key whose object this is, from a path with cut names."""
+        for cut in _CUT.findall(path):
+            if (job, cut) not in self._long:
+                try:
+                    name = await self._objects.get(f"{job}/{LONG}/{cut}")
+                except KeyError:  # of an object that was not written by us
+                    continue
+                self._remember(job, cut, name.decode("utf-8", "surrogatepass"))
+        return _CUT.sub(lambda cut: self._long.get((job, cut[0]), cut[0]), path)
+
+    def _remember(self, job: str, cut: str, name: str) -> None:
+        if len(self._long) >= _MOST_NAMES:
+            self._long.clear()
+        self._long[job, cut] = name
+
+
+def _path(job: str, key: str) -> str:
+    return f"{job}/{short(key)}"

@@ -1,0 +1,80 @@
+"""What obstore raises, read as the answer of S3 that it is, and translated by the rules for all of AWS (errors.py).
+
+objects.py asks here. obstore hands on S3's answer as text: its status and its code are found in it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+from obstore.exceptions import AlreadyExistsError, BaseError
+
+from swath.backends.aws.calls.errors import translated
+from swath.backends.aws.results.bucket import Bucket, NoBucket
+from swath.domain.errors import StoreUnavailable, SwathError, UserError
+from swath.domain.job import WaitingFor
+
+__all__ = ["TROUBLE", "says_exists", "says_no_bucket", "translate"]
+
+# All that a call of obstore may raise, but for bugs. Nothing under a path is a FileNotFoundError, a timeout an OSError.
+TROUBLE: Final = (BaseError, OSError, BotoCoreError)
+
+_STATUS: Final = re.compile(r"status code: (\d{3})")
+_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE: Final = re.compile(r"<Message>([^<]*)</Message>")
+_ELSEWHERE: Final = frozenset({
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "PermanentRedirect",
+})  # fmt: skip
+_CONFLICT: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})  # two wrote at once; ask again
+_LONGEST_TOLD: Final = 300
+
+
+def says_no_bucket(error: Exception) -> bool:
+    """Whether it is the bucket that is missing, and not an object in it."""
+    return "NoSuchBucket" in str(error)
+
+
+def says_exists(error: Exception) -> bool:
+    """Whether a put was declined because there is an object. obstore says so of every 409 too, which may pass."""
+    return isinstance(error, AlreadyExistsError) and _found(_STATUS, str(error)) == "412"
+
+
+def translate(operation: str, bucket: Bucket, region: str, error: Exception) -> SwathError:
+    """What to raise for it: StoreUnavailable for whatever may pass, UserError where a person has to do something."""
+    text = str(error)
+    status, code = _found(_STATUS, text), _found(_CODE, text)
+    if says_no_bucket(error):
+        told = "`swath aws init --create-bucket` makes it, or correct SWATH_RESULTS"
+        return NoBucket(f"there is no bucket {bucket.name!r}; {told}")
+    if code in _ELSEWHERE or status == "301" or "redirect without LOCATION" in text:
+        told = "say which with SWATH_RESULTS=s3://BUCKET/PREFIX?region=NAME"
+        return UserError(f"the bucket {bucket.name!r} is in another region than {region}; {told}")
+    if status and code not in _CONFLICT:
+        answer = {
+            "Error": {"Code": code or _code_of(status), "Message": _found(_MESSAGE, text) or f"status {status}"},
+            "ResponseMetadata": {"HTTPStatusCode": int(status)},
+        }
+        return translated("s3", operation, {}, region, ClientError(answer, operation))  # type: ignore[arg-type]  # as AWS answers
+    if isinstance(error, BotoCoreError):
+        return translated("s3", operation, {}, region, error)
+    return StoreUnavailable(f"S3 ({operation}) does not answer: {_told(error)}", WaitingFor.DISK)
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return found[1] if found else ""
+
+
+def _code_of(status: str) -> str:
+    """An answer to HEAD has no body to tell."""
+    return "AccessDenied" if status in {"401", "403"} else status
+
+
+def _told(error: Exception) -> str:
+    """The first line says it; after it comes how Rust would print the same."""
+    first = str(error).partition("\n")[0].strip() or type(error).__name__
+    return first[:_LONGEST_TOLD]

@@ -1,0 +1,252 @@
+"""Results in S3: the artifacts and manifests of each job, under `s3://bucket/prefix/job/`.
+
+Before: the worker stages an item's files under its lease's fence; the store accepts the outcome. Here every file is
+written once, at the key that the store then refers to (object_names.py); publishing moves nothing. rooms.py knows what
+is still on trial, so that whoever settles a lease deletes what lost. After: the finish step writes manifests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from swath.backends.aws.calls.meter import Meter
+from swath.backends.aws.results.bucket import Bucket
+from swath.backends.aws.results.credentials import CredentialChain
+from swath.backends.aws.results.files import File, Files
+from swath.backends.aws.results.object_names import Place, check_key, check_prefix, job_folder
+from swath.backends.aws.results.objects import MULTIPART_BYTES, Objects
+from swath.backends.aws.results.rooms import Rooms
+from swath.domain.errors import LeaseLost, UserError
+from swath.domain.keys import encode
+from swath.domain.lease import LeasedItem
+from swath.domain.result import Artifact
+from swath.ports.clock import Clock
+from swath.ports.result_storage import StagedItem
+
+__all__ = ["S3Results"]
+
+LONGEST_LINK_SECONDS: Final = 7 * 86_400  # what S3 allows
+_LONGEST_PREFIX: Final = 200
+_PACKED_PAGE: Final = ".html.gz"  # no download is named so (domain/keys.py)
+
+
+class _Desk(msgspec.Struct):
+    """What this process knows of a lease it writes under: whether its first items get plain keys, the places noted in
+    the room and by how many notes, the keys written (or begun to be) by place, and the places that are published."""
+
+    plain: bool | None = None
+    noted: set[Place] = msgspec.field(default_factory=set)
+    notes: int = 0
+    keys: dict[Place, frozenset[str]] = msgspec.field(default_factory=dict)
+    published: set[Place] = msgspec.field(default_factory=set)
+
+
+class S3Results:
+    """ResultStorage in a place of S3 that any number of hosts may share.
+
+    Requests that S3 charges as writes: one for each file and document, one for each lease; for an item on a later claim
+    one listing, and for every item of a job whose id a deleted one had. A lease and a commit cost a HEAD besides. What
+    another process has published is listed when its lease is settled.
+    """
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._files = Files(objects)
+        self._rooms = Rooms(objects)
+        self._desks: dict[tuple[str, int], _Desk] = {}
+
+    @classmethod
+    def open(
+        cls, url: str, clock: Clock, *, meter: Meter | None = None, multipart_bytes: int = MULTIPART_BYTES
+    ) -> S3Results:
+        """From `s3://bucket/prefix`, with `?region=` where the settings of AWS name another. Asks nothing of S3 yet."""
+        parts = urlsplit(url)
+        bucket = Bucket(parts.netloc, parts.path.strip("/"))
+        if parts.scheme != "s3" or not bucket.name or len(bucket.prefix.encode()) > _LONGEST_PREFIX:
+            raise UserError(f"{url!r} is no place for results; write s3://BUCKET/PREFIX, as `swath aws init` does")
+        region = next(iter(parse_qs(parts.query).get("region", ())), None)
+        return cls(Objects(bucket, CredentialChain(clock, region), meter, multipart_bytes=multipart_bytes))
+
+    @property
+    def meter(self) -> Meter:
+        """The requests made so far."""
+        return self._objects.meter
+
+    async def close(self) -> None:
+        """Connections end with the process; further calls would open them again."""
+        await self._objects.close()
+
+    async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:
+        """Makes the room, with a note of what may be written."""
+        job, desk = job_folder(job_id), self._desks.get((job_id, fence), _Desk())
+        self._files.forget_names(job)
+        places = set(await self._places(job, fence, desk, items))
+        if await self._rooms.open(job, fence, places):
+            self._desks[job_id, fence] = desk
+            desk.noted |= places
+
+    async def stage(self, job_id: str, fence: int, items: Sequence[StagedItem]) -> list[tuple[Artifact, ...]]:
+        """Writes each file at its final key, if the room is there."""
+        for item in items:
+            for name in item.files:
+                check_key(name)
+        job, desk = job_folder(job_id), self._desks.setdefault((job_id, fence), _Desk())
+        places = await self._places(job, fence, desk, items)
+        files = {place: _files(place, item.files) for place, item in zip(places, items, strict=True)}
+        former = {place: desk.keys.get(place, frozenset()) for place in files}
+        # Known before the room is looked at, or a settlement at the same time in this process could miss them.
+        desk.keys |= {place: former[place] | {file.key for file in new} for place, new in files.items()}
+        if not await self._rooms.is_open(job, fence):
+            desk.keys |= former
+            if not desk.noted:
+                self._desks.pop((job_id, fence), None)
+            raise LeaseLost(f"lease {fence} was taken away: its room is gone")
+        await self._note(job, fence, desk, files.keys() - desk.noted)
+        await _all(self._files.put(job, file) for new in files.values() for file in new)
+        kept = {place: frozenset(file.key for file in new) for place, new in files.items()}
+        await self._files.delete(job, [key for place, keys in former.items() for key in keys - kept[place]])
+        desk.keys |= kept
+        desk.published -= kept.keys()
+        return await asyncio.to_thread(lambda: [_artifacts(files[place]) for place in places])
+
+    async def publish(self, job_id: str, fence: int, item_ids: Collection[str]) -> None:
+        """Keeps in mind what is no longer on trial, and removes what earlier leases wrote for these items."""
+        job, desk = job_folder(job_id), self._desks.get((job_id, fence))
+        noted = desk.noted if desk is not None else (await self._rooms.places(job, fence))[0]
+        new = _of_items(noted, item_ids) - (desk.published if desk is not None else set())
+        await _all(self._files.delete_former(job, place) for place in new if not place.is_first)
+        if desk is not None:
+            desk.published |= new
+
+    async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
+        """Notes the losers, closes the room, and deletes what lost, in this order: it can be cut short anywhere."""
+        await self.publish(job_id, fence, winners)
+        job, desk = job_folder(job_id), self._desks.get((job_id, fence), _Desk())
+        lost = {place: keys for place, keys in desk.keys.items() if keys and place not in desk.published}
+        if (job_id, fence) in self._desks and (not lost or await self._rooms.is_open(job, fence)):
+            await self._rooms.close(job, fence, lost, desk.notes)
+            await self._files.delete(job, [key for keys in lost.values() for key in keys])
+        else:
+            noted, lost_before = await self._rooms.places(job, fence)
+            losers = (noted - _of_items(noted, winners)) | lost_before | await self._late(job, lost)
+            if noted:
+                await self._rooms.close(job, fence, losers, None)
+            await _all(self._files.delete_place(job, place) for place in losers)
+        self._desks.pop((job_id, fence), None)
+
+    async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
+        """Writes each document as one object."""
+        for key in documents:
+            check_key(key)
+        job, files = job_folder(job_id), [File(key, data) for key, data in documents.items()]
+        await _all(self._files.put(job, file) for file in files)
+        return await asyncio.to_thread(lambda: [*_artifacts(files)])
+
+    async def get(self, job_id: str, key: str) -> bytes:
+        """The bytes as they lie there: a compressed page is not unpacked."""
+        check_key(key)
+        return await self._files.get(job_folder(job_id), key)
+
+    async def read(self, job_id: str, key: str, start: int, length: int) -> bytes:
+        """By a ranged request, of the bytes as they lie there."""
+        check_key(key)
+        return await self._files.read(job_folder(job_id), key, start, length)
+
+    async def link(self, job_id: str, key: str, seconds: int) -> str | None:
+        """A presigned one; who follows it unpacks a compressed page."""
+        check_key(key)
+        if not 0 < seconds <= LONGEST_LINK_SECONDS:
+            raise ValueError(f"a link is good for 1 to {LONGEST_LINK_SECONDS} seconds, not {seconds}")
+        return await self._files.link(job_folder(job_id), key, seconds)
+
+    async def remove(self, job_id: str, prefix: str) -> None:
+        """Lists and deletes."""
+        check_prefix(prefix)
+        job = job_folder(job_id)
+        async for found in self._files.pages(job, prefix):
+            await self._files.delete(job, found)
+
+    async def clear(self, job_id: str) -> None:
+        """Takes the rooms first, so that nobody writes any more, then everything else. A tombstone stays."""
+        for desk in [desk for desk in self._desks if desk[0] == job_id]:
+            del self._desks[desk]
+        await self._files.clear(job_folder(job_id))
+
+    async def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
+        """Page by page. What is unseen is asked for after each page: no file is older than the note of it."""
+        check_prefix(prefix)
+        async for found in self._files.pages(job_folder(job_id), prefix):
+            places = [Place.of_key(key) for key in found]
+            unseen = await self._unseen(job_id, places) if any(places) else set[Place]()
+            for key, place in zip(found, places, strict=True):
+                if place not in unseen:
+                    yield key
+
+    async def open_leases(self, job_id: str) -> list[int]:
+        """The fences whose rooms have not been settled."""
+        return await self._rooms.fences(job_folder(job_id))
+
+    def location(self, job_id: str) -> str:
+        """The job's folder as a URL."""
+        return f"{self._objects.bucket.url}/{job_folder(job_id)}"
+
+    async def _places(
+        self, job: str, fence: int, desk: _Desk, items: Collection[LeasedItem] | Collection[StagedItem]
+    ) -> list[Place]:
+        """Where the lease puts its items. The plain keys may belong to sleepers of a deleted job of the same id."""
+        if desk.plain is None and any(item.first for item in items):
+            desk.plain = not await self._files.was_deleted(job)
+        return [Place.of(item.item_id, fence, first=item.first and desk.plain is True) for item in items]
+
+    async def _late(self, job: str, lost: Collection[Place]) -> set[Place]:
+        """What a lease without a room may delete by its own word: where no lease of a later job of this id writes."""
+        plain = any(place.is_first for place in lost) and await self._files.was_deleted(job)
+        return {place for place in lost if plain or not place.is_first}
+
+    async def _note(self, job: str, fence: int, desk: _Desk, places: Collection[Place]) -> None:
+        """Notes what the opening of the room did not name."""
+        if places:
+            desk.notes += 1
+            await self._rooms.add(job, fence, desk.notes - 1, places)
+            desk.noted |= set(places)
+
+    async def _unseen(self, job_id: str, places: Iterable[Place | None]) -> set[Place]:
+        """Those on trial, those that lost, and those that only sleepers of a deleted job can have written."""
+        unseen = await self._rooms.unseen(job_folder(job_id))
+        for (job, _), desk in self._desks.items():
+            if job == job_id:
+                unseen -= desk.published
+        plain = {place for place in places if place is not None and place.is_first}
+        return unseen | plain if plain and await self._files.was_deleted(job_folder(job_id)) else unseen
+
+
+def _files(place: Place, files: Mapping[str, bytes]) -> list[File]:
+    """A compressed page lies under the name of the page, and its header says how it is packed."""
+    made = []
+    for name, data in files.items():
+        plain = name.removesuffix(".gz")
+        packed = name.endswith(_PACKED_PAGE) and plain not in files
+        made.append(File(place.folder + (plain if packed else name), data, packed))
+    return made
+
+
+def _of_items(places: Collection[Place], item_ids: Collection[str]) -> set[Place]:
+    paths = {encode(item_id) for item_id in item_ids}
+    return {place for place in places if place.path in paths}
+
+
+def _artifacts(files: Iterable[File]) -> tuple[Artifact, ...]:
+    return tuple(Artifact(file.key, len(file.data), hashlib.sha256(file.data).hexdigest()) for file in files)
+
+
+async def _all(calls: Iterable[Awaitable[None]]) -> None:
+    """Waits for every one, also when some fail: whoever repeats the call does not meet its own former tries."""
+    for done in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(done, BaseException):
+            raise done

@@ -1,0 +1,1 @@
+"""What the workers of a fleet know together of sites, in the table."""

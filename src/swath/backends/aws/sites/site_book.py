@@ -1,0 +1,149 @@
+"""AwsSiteBook: what all workers of a fleet know together of sites, as one row for each site in the table.
+
+Asked by sites/ before requests are sent. This file crosses the bridge and converts to this host's boot clock; what is
+written is decided in site_rows.py, how in site_shelf.py, and robots.txt is in site_robots.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from swath.backends.aws.calls.bridge import Bridge
+from swath.backends.aws.sites import site_rows
+from swath.backends.aws.sites.site_robots import RobotsShelf
+from swath.backends.aws.sites.site_rows import SiteRow
+from swath.backends.aws.sites.site_shelf import Decide, Seen, SiteShelf, T, on_boot
+from swath.backends.aws.table.table import Table
+from swath.domain.bucket import Bucket, Slice
+from swath.domain.errors import SwathError
+from swath.domain.site import Breaker
+from swath.domain.site_circuit import Admission, SiteCircuit
+from swath.ports.clock import Clock
+from swath.ports.site_book import FAR, Ask, KeptRobots, SiteState, Tempo, Terms
+
+__all__ = ["AwsSiteBook"]
+
+GLANCE_SECONDS: Final = 2.0  # older than this, what is seen at a glance is read again in the background
+_UNKNOWN: Final = SiteCircuit()
+
+
+class AwsSiteBook:
+    """Implements SiteBook; see ports/site_book.py for what each method promises. The bridge stays open at its end."""
+
+    tempo: Tempo = FAR
+
+    def __init__(self, bridge: Bridge, table: Table, clock: Clock) -> None:
+        self._bridge = bridge
+        self._clock = clock
+        self._shelf = SiteShelf(table, clock)
+        self._robots = RobotsShelf(table, clock)
+        self._looking: dict[str, asyncio.Task[None]] = {}
+
+    async def ask(self, name: str, worker_id: str, ask: Ask) -> Terms:
+        def decide(row: SiteRow, now: float) -> tuple[SiteRow | None, Terms]:
+            shift = now - self._clock.boot()
+            returned = tuple(_moved(each, shift) for each in ask.returned)
+            return site_rows.ask(row, now, worker_id, msgspec.structs.replace(ask, returned=returned))
+
+        terms, shift = await self._change(name, decide, fresh=False)
+        return msgspec.structs.replace(
+            terms,
+            slice=terms.slice and _moved(terms.slice, -shift),
+            more=tuple(_moved(taken, -shift) for taken in terms.more),
+            round_end=terms.round_end - shift,
+            halved_from=terms.halved_from and terms.halved_from - shift,
+        )
+
+    async def slow_down(self, name: str, sent_at: float, quiet_seconds: float) -> Bucket:
+        def complain(row: SiteRow, now: float) -> tuple[SiteRow, Bucket]:
+            after = site_rows.slow_down(row, now, now - (self._clock.boot() - sent_at), quiet_seconds)
+            return after, after.bucket
+
+        bucket, shift = await self._change(name, complain)
+        return _bucket_on_boot(bucket, shift)
+
+    def glance(self, name: str) -> SiteCircuit:
+        seen = self._shelf.seen(name)
+        if seen is None:
+            return _UNKNOWN  # whoever sends there asks first, and sees it then
+        if self._clock.boot() - seen.at > GLANCE_SECONDS and name not in self._looking:
+            self._looking[name] = asyncio.get_running_loop().create_task(self._look(name))
+        return seen.circuit
+
+    async def admit(self, name: str, breaker: Breaker, probe_seconds: float) -> Admission:
+        admission, shift = await self._change(name, lambda row, now: site_rows.admit(row, now, breaker, probe_seconds))
+        return msgspec.structs.replace(admission, circuit=on_boot(admission.circuit, shift))
+
+    async def record(self, name: str, breaker: Breaker, outcomes: Sequence[bool], epoch: int) -> SiteCircuit:
+        def count(row: SiteRow, now: float) -> tuple[SiteRow | None, SiteCircuit]:
+            after = site_rows.record(row, now, breaker, outcomes, epoch)
+            return after, (after or row).circuit
+
+        circuit, shift = await self._change(name, count)
+        return on_boot(circuit, shift)
+
+    async def robots(self, origin: str, fetch_seconds: float) -> KeptRobots | None:
+        return await self._bridge.run(lambda: self._robots.robots(origin, fetch_seconds))
+
+    async def keep_robots(self, origin: str, kept: KeptRobots, seconds: float) -> None:
+        await self._bridge.run(lambda: self._robots.keep_robots(origin, kept, seconds))
+
+    async def forget(self, worker_ids: Collection[str]) -> None:
+        """Where this process has met them; elsewhere their shares run out, which takes no longer than the port says."""
+        await self._bridge.run(lambda: self._shelf.forget(worker_ids))
+
+    async def remember_tier(self, name: str, tier: str) -> None:
+        await self._change(name, lambda row, _: (site_rows.tier(row, tier), None))
+
+    async def states(self) -> Mapping[str, SiteState]:
+        async def read() -> dict[str, Seen]:
+            return {name: seen async for name, seen in self._shelf.every() if seen.row.is_site}
+
+        return {name: self._state(name, seen) for name, seen in (await self._bridge.run(read)).items()}
+
+    async def close(self) -> None:
+        """Looks at nothing any more; what is in the table stays for the others."""
+        looking = list(self._looking.values())
+        for task in looking:
+            task.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
+
+    async def _change(self, name: str, decide: Decide[T], *, fresh: bool = True) -> tuple[T, float]:
+        return await self._bridge.run(lambda: self._shelf.change(name, decide, fresh=fresh))
+
+    async def _look(self, name: str) -> None:
+        try:
+            await self._bridge.run(lambda: self._shelf.refresh(name))
+        except SwathError:
+            await self._clock.sleep(GLANCE_SECONDS)  # it stays as it was last seen; the next ask will say what is wrong
+        finally:
+            del self._looking[name]
+
+    def _state(self, name: str, seen: Seen) -> SiteState:
+        shares = site_rows.live(seen.row, self._clock.boot() + seen.shift)
+        return SiteState(
+            name=name,
+            bucket=_bucket_on_boot(seen.row.bucket, seen.shift),
+            circuit=seen.circuit,
+            open_requests=sum(min(share.slots, share.demand) for share in shares.values()),
+            tier=seen.row.tier,
+        )
+
+
+def _moved(taken: Slice, seconds: float) -> Slice:
+    return Slice(taken.first + seconds, taken.interval, taken.count)
+
+
+def _bucket_on_boot(bucket: Bucket, shift: float) -> Bucket:
+    """Without its round, which is for workers and not for people."""
+    return msgspec.structs.replace(
+        bucket,
+        next_free=bucket.next_free and bucket.next_free - shift,
+        slowed_at=bucket.slowed_at and bucket.slowed_at - shift,
+        halved_from=bucket.halved_from and bucket.halved_from - shift,
+        round=None,
+    )

@@ -1,0 +1,208 @@
+"""SiteShelf: the rows of sites in the table, read and changed under optimistic locking, and what was last seen of them.
+
+Lives on the loop of bridge.py; only `seen` may be asked from elsewhere. site_rows.py decides what is written,
+site_book.py is the port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from swath.backends.aws.calls.rows import ABSENT, Key, Put, Row
+from swath.backends.aws.calls.time import SharedTime
+from swath.backends.aws.sites import site_rows
+from swath.backends.aws.sites.site_rows import SiteRow
+from swath.backends.aws.table.table import Table
+from swath.domain.errors import StoreDamaged, StoreUnavailable
+from swath.domain.job import WaitingFor
+from swath.domain.site_circuit import SiteCircuit
+from swath.ports.clock import Clock
+
+__all__ = ["Seen", "SiteShelf", "on_boot"]
+
+T = TypeVar("T")
+Decide = Callable[[SiteRow, float], tuple[SiteRow | None, T]]
+
+FRESH_SECONDS: Final = 1.5  # what was seen so short ago is good enough to find that there is nothing to write
+_SITES: Final = "sites"  # the names of all sites, for people to look at
+_TRIES: Final = 40  # with the pauses between them some ten seconds
+_PAUSE_SECONDS: Final = (0.005, 0.4)
+_TURN_SECONDS: Final = 15.0  # as long as a request may take: while the table is out of reach nobody waits for long
+_REMEMBERED: Final = 10_000
+_STATES_AT_ONCE: Final = 100
+_TOLD_SECONDS: Final = 0.5  # a clock that is behind by more is worth a word
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(SiteRow).decode
+_log = logging.getLogger("swath.sites")
+
+
+class Seen(NamedTuple):
+    """A row as it was last read or written. `shift` leads from the boot clock to the row's time."""
+
+    row: SiteRow
+    version: int
+    shift: float
+    at: float  # on the boot clock
+    circuit: SiteCircuit  # on the boot clock
+
+
+def on_boot(circuit: SiteCircuit, shift: float) -> SiteCircuit:
+    """Times of a row on the boot clock; one that is 0 was never set."""
+    if not circuit.opened_at and not circuit.probe_until:
+        return circuit
+    return msgspec.structs.replace(
+        circuit,
+        opened_at=circuit.opened_at and circuit.opened_at - shift,
+        probe_until=circuit.probe_until and circuit.probe_until - shift,
+    )
+
+
+class SiteShelf:
+    """One for each process."""
+
+    def __init__(self, table: Table, clock: Clock) -> None:
+        self._table = table
+        self._clock = clock
+        self._zero_boot = SharedTime(clock).from_boot(0.0)
+        self._behind_seconds = 0.0
+        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def seen(self, name: str) -> Seen | None:
+        """What was last seen of a site, for anybody on any thread."""
+        return self._seen.get(name)
+
+    async def forget(self, worker_ids: Collection[str]) -> None:
+        """Frees the shares of these workers, as far as any were seen."""
+        for name, seen in list(self._seen.items()):
+            if not seen.row.shares.keys().isdisjoint(worker_ids):
+                await self.change(name, lambda row, _: (site_rows.forget(row, worker_ids), None))
+
+    async def refresh(self, name: str) -> None:
+        """Looks at a site, unless somebody is just about it."""
+        if not self._lock(name).locked():
+            async with self._turn(name):
+                await self._read(name)
+
+    async def change(self, name: str, decide: Decide[T], *, fresh: bool = True) -> tuple[T, float]:
+        """What was decided, with the shift from the boot clock to the time in which it speaks.
+
+        `decide(row, now)` gives the row to be written, or None. With `fresh` off it may be asked first about what was
+        seen a moment ago, and is believed when it has nothing to write.
+        """
+        async with self._turn(name):
+            seen = self._seen.get(name)
+            if seen is None or fresh or self._clock.boot() - seen.at > FRESH_SECONDS:
+                seen = await self._read(name)
+            elif decide(seen.row, self._now(seen))[0] is not None and len(seen.row.shares) > 1:
+                seen = await self._read(name)  # where others are about, a look is cheaper than a write that fails
+            for tries in range(_TRIES):
+                after, answer = decide(seen.row, self._now(seen))
+                if after is None or await self._write(name, seen, after):
+                    return answer, seen.shift
+                await asyncio.sleep(_pause_seconds(tries))
+                seen = await self._read(name)
+        raise _busy(name)
+
+    async def every(self) -> AsyncIterator[tuple[str, Seen]]:
+        """All sites that anybody has met."""
+        names = [row.key.s async for row in self._table.query(_SITES)]
+        for start in range(0, len(names), _STATES_AT_ONCE):
+            some = names[start : start + _STATES_AT_ONCE]
+            rows = await self._table.get(*map(_key, some))
+            for name in some:
+                if _key(name) in rows:
+                    yield name, self._understood(name, rows[_key(name)])
+
+    @asynccontextmanager
+    async def _turn(self, name: str) -> AsyncIterator[None]:
+        """Changes of this process go one by one: they would only get in each other's way."""
+        lock = self._lock(name)
+        try:
+            async with asyncio.timeout(_TURN_SECONDS):
+                await lock.acquire()
+        except TimeoutError:
+            raise _busy(name) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        if len(self._locks) >= _REMEMBERED:
+            self._locks = {known: lock for known, lock in self._locks.items() if lock.locked()}
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    async def _read(self, name: str) -> Seen:
+        found = (await self._table.get(_key(name))).get(_key(name))
+        return self._remember(name, self._understood(name, found))
+
+    def _understood(self, name: str, found: Row | None) -> Seen:
+        now = self._clock.boot()
+        if found is None:
+            # Before the present, so that times that were never set are told from all others.
+            row = SiteRow(zero=math.floor(now + self._zero_boot + self._behind_seconds) - 1)
+            return Seen(row, 0, self._shift(row), now, row.circuit)
+        try:
+            row = _decode(found.body)
+        except msgspec.MsgspecError as error:
+            raise StoreDamaged(f"the row of site {name!r} in the table cannot be read: {error}") from error
+        self._keep_up(row.at - (now + self._shift(row)))
+        shift = self._shift(row)
+        return Seen(row, found.version, shift, now, on_boot(row.circuit, shift))
+
+    def _shift(self, row: SiteRow) -> float:
+        return self._zero_boot + self._behind_seconds - row.zero
+
+    def _keep_up(self, seconds: float) -> None:
+        """Nothing was written in the future: a clock that says so is behind, and goes by the others from then on.
+
+        Otherwise a site would stand still for as long as one host is ahead of another.
+        """
+        if seconds > 0:
+            self._behind_seconds += seconds
+            if seconds > _TOLD_SECONDS:
+                _log.warning("this host's clock is %.1f s behind that of another worker; have it set by NTP", seconds)
+
+    def _now(self, seen: Seen) -> float:
+        return max(seen.row.at, self._clock.boot() + seen.shift)
+
+    async def _write(self, name: str, seen: Seen, after: SiteRow) -> bool:
+        row = msgspec.structs.replace(after, at=self._now(seen))
+        put = Put(_key(name), _encode(row), seen.version + 1, seen.version or ABSENT)
+        listed = [Put(Key(_SITES, name), b"")] if row.is_site and not seen.row.is_site else []
+        if not await self._table.commit(put, *listed):
+            return False
+        circuit = on_boot(row.circuit, seen.shift)
+        self._remember(name, Seen(row, seen.version + 1, seen.shift, self._clock.boot(), circuit))
+        return True
+
+    def _remember(self, name: str, seen: Seen) -> Seen:
+        self._seen[name] = seen
+        self._seen.move_to_end(name)
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return seen
+
+
+def _busy(name: str) -> StoreUnavailable:
+    return StoreUnavailable(f"too many write of site {name!r} at once", WaitingFor.STORE)
+
+
+def _key(name: str) -> Key:
+    return Key(f"site/{name}", "state")
+
+
+def _pause_seconds(tries: int) -> float:
+    shortest, longest = _PAUSE_SECONDS
+    return random.uniform(shortest, min(longest, shortest * 2 ** (tries + 1)))  # noqa: S311 jitter needs no crypto
