@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +14,8 @@ from swath.domain.errors import BadInput
 from swath.domain.policy import ProxyType
 from swath.domain.site import HeaderSet, RobotsMode, SignatureKind, SitePolicy
 from swath.sites.directory import SiteDirectory
-from swath.sites.policy_file import PolicyFile, _Dumper, parse_policies, read_policies, write_policies
+from swath.sites.policy_file import PolicyFile, parse_policies, read_policies, write_policies
+from swath.sites.strict_yaml import write_yaml
 
 pytestmark = pytest.mark.req("D1")
 
@@ -210,7 +210,7 @@ def _files(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=50, deadline=None)
 @given(_files())
 def test_property_23_site_policies_survive_load_dump_load(content: dict[str, Any]) -> None:
-    first = parse_policies(yaml.dump(content, Dumper=_Dumper), "first.yaml")
+    first = parse_policies(write_yaml(content), "first.yaml")
     written = write_policies(first)
     second = parse_policies(written, "second.yaml")
     assert second == first
@@ -231,7 +231,7 @@ def test_property_23_a_directory_survives_too_shipped_entries_and_all(
     content: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("sites") / "sites.yaml"
-    path.write_text(yaml.dump(content, Dumper=_Dumper), encoding="utf-8")
+    path.write_text(write_yaml(content), encoding="utf-8")
     first = SiteDirectory.load(path)
     path.write_text(first.dump(), encoding="utf-8")
     second = SiteDirectory.load(path)

@@ -1,6 +1,6 @@
 """Site policies as YAML that people write: read with every mistake named in one line, and written back without loss.
 
-Read as YAML 1.2 has it: `no` is Norway and `22:00` a time of day. After: directory.py finds the policy of an address.
+What YAML may say here: strict_yaml.py. After: directory.py finds the policy of an address.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from swath.domain.errors import BadInput
 from swath.domain.site import SitePolicy
+from swath.sites.strict_yaml import parse_yaml, write_yaml
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -58,7 +59,7 @@ def read_policies(path: Path) -> PolicyFile:
 def parse_policies(text: str, name: str) -> PolicyFile:
     """The same for text that is at hand; `name` is what messages call it."""
     try:
-        return _checked(yaml.load(text, _Loader))  # noqa: S506 a SafeLoader with less, not more
+        return _checked(parse_yaml(text))
     except RecursionError:
         raise BadInput(f"{name}: is nested too deep for site policies") from None
     except yaml.MarkedYAMLError as error:
@@ -71,7 +72,7 @@ def parse_policies(text: str, name: str) -> PolicyFile:
 def write_policies(file: PolicyFile) -> str:
     """YAML that reads back as the same."""
     content = {"default": file.default.as_yaml(), "sites": {name: own.as_yaml() for name, own in file.sites.items()}}
-    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return write_yaml(content)
 
 
 # -- checking ----------------------------------------------------------------------------------------------------------
@@ -182,49 +183,3 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 # -- YAML --------------------------------------------------------------------------------------------------------------
-
-_WHOLE: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)$")
-_BROKEN: Final = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$")
-_TRUTH: Final = re.compile(r"(?:true|True|TRUE|false|False|FALSE)$")
-_NOTHING: Final = re.compile(r"(?:~|null|Null|NULL|)$")
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe, with the plain words of YAML 1.2, without aliases, by which a small file makes a huge value; keys once."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(None, None, "aliases (*name) are not allowed", self.get_mark())
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(None, None, f"the key {key.value!r} is there twice", key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes whatever YAML 1.1 or 1.2 would take for anything but text, and escapes what folding would lose."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        del data
-        return True
-
-    def represent_text(self, text: str) -> yaml.Node:
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
-
-
-_Dumper.add_representer(str, _Dumper.represent_text)
-
-_Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("int", _WHOLE, "-+0123456789"),
-    ("float", _BROKEN, "-+0123456789."),
-    ("bool", _TRUTH, "tTfF"),
-    ("null", _NOTHING, ["~", "n", "N", ""]),
-):
-    for _words in (_Loader, _Dumper):
-        _words.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, list(_first))

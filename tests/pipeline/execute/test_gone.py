@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from swath import HttpScraper, Input, WebSession
 from swath import scraper as declare
 from swath.backends.clock import SystemClock
-from swath.backends.memory.queue import MemoryHints, MemoryQueue
-from swath.backends.memory.results import MemoryResults
-from swath.backends.memory.site_book import MemorySiteBook
 from swath.backends.memory.store import MemoryStore
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import UserError
@@ -22,12 +17,8 @@ from swath.domain.item import Item
 from swath.domain.job import Job
 from swath.domain.lease import Grant, Lease, Report
 from swath.domain.policy import ExecutionPolicy
-from swath.pipeline.execute.parts import Parts, WorkerOptions
-from swath.pipeline.execute.worker import Worker
-from swath.pipeline.finish.deletion import Remover
-from swath.pipeline.finish.ending import Finisher
 from swath.ports.job_store import Batch
-from swath.testing.network import open_network
+from tests.pipeline.execute.bare_worker import worker_of
 
 
 class Goes(MemoryStore):
@@ -81,25 +72,6 @@ async def loaded(clock: SystemClock) -> Goes:
     await store.load("j", Batch(0, 1, 3, "d", tuple(Item(n, str(n), {"n": n}) for n in (1, 2, 3))))
     await store.seal("j", 1)
     return store
-
-
-def worker_of(store: Goes, clock: SystemClock, scraper: Endless) -> Worker:
-    registry: Any = SimpleNamespace(get=lambda *_: scraper)
-    transport: Any = None
-    storage = MemoryResults()
-    parts = Parts(
-        book=store,
-        queue=MemoryQueue(MemoryHints(clock, 30.0)),
-        storage=storage,
-        clock=clock,
-        registry=registry,
-        sites=MemorySiteBook(clock),
-        network=open_network(transport, clock),
-        finisher=Finisher(store, store, storage, clock, "w"),
-        remover=Remover(store, storage, clock, "w"),
-        sweeper=None,
-    )
-    return Worker(parts, WorkerOptions(worker_id="w", heartbeat_seconds=0.3, report_seconds=0.2, grace_seconds=5.0))
 
 
 @pytest.mark.req("Z9")

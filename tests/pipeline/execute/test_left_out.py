@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from swath import HttpScraper, Input, WebSession
 from swath import scraper as declare
 from swath.backends.clock import SystemClock
-from swath.backends.memory.queue import MemoryHints, MemoryQueue
-from swath.backends.memory.results import MemoryResults
-from swath.backends.memory.site_book import MemorySiteBook
 from swath.backends.memory.store import MemoryStore
 from swath.domain.errors import StoreDamaged
 from swath.domain.lease import Lease
-from swath.pipeline.execute.parts import Parts, WorkerOptions
-from swath.pipeline.execute.worker import Worker
-from swath.pipeline.finish.deletion import Remover
-from swath.pipeline.finish.ending import Finisher
 from swath.testing.contracts.orders import ready
-from swath.testing.network import open_network
+from tests.pipeline.execute.bare_worker import worker_of
 
 
 class Damaged(MemoryStore):
@@ -51,25 +42,6 @@ class Quick(HttpScraper):
         return
 
 
-def worker_of(store: Damaged, clock: SystemClock) -> Worker:
-    registry: Any = SimpleNamespace(get=lambda *_: Quick())
-    transport: Any = None
-    storage = MemoryResults()
-    parts = Parts(
-        book=store,
-        queue=MemoryQueue(MemoryHints(clock, 30.0)),
-        storage=storage,
-        clock=clock,
-        registry=registry,
-        sites=MemorySiteBook(clock),
-        network=open_network(transport, clock),
-        finisher=Finisher(store, store, storage, clock, "w"),
-        remover=Remover(store, storage, clock, "w"),
-        sweeper=None,
-    )
-    return Worker(parts, WorkerOptions(worker_id="w", heartbeat_seconds=0.3, report_seconds=0.2, grace_seconds=5.0))
-
-
 @pytest.mark.req("W5", "Z9")
 async def test_a_job_that_cannot_be_handed_out_is_left_out_and_said_so_in_one_line(
     caplog: pytest.LogCaptureFixture,
@@ -77,7 +49,7 @@ async def test_a_job_that_cannot_be_handed_out_is_left_out_and_said_so_in_one_li
     clock, stop = SystemClock(), asyncio.Event()
     store = Damaged(clock, 30.0)
     await ready(store, "good")
-    working = asyncio.create_task(worker_of(store, clock).run(stop))
+    working = asyncio.create_task(worker_of(store, clock, Quick()).run(stop))
     async with asyncio.timeout(10):
         while not (await store.status("good")).state.terminal:
             await asyncio.sleep(0.01)
@@ -94,4 +66,4 @@ async def test_damage_of_no_job_in_particular_ends_the_worker() -> None:
     store.whole = True
     with pytest.raises(StoreDamaged):
         async with asyncio.timeout(10):
-            await worker_of(store, clock).run(asyncio.Event())
+            await worker_of(store, clock, Quick()).run(asyncio.Event())

@@ -5,7 +5,6 @@ Comes before: the job is submitted with it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from swath.domain.errors import BadInput
 from swath.domain.policy import ExecutionPolicy
 from swath.pipeline.accept.explain import describe_validation, listed
 from swath.pipeline.accept.raw_bytes import chunks_of, open_bytes
+from swath.sites.strict_yaml import parse_yaml
 
 __all__ = ["POLICY_LIMIT_BYTES", "read_policy", "strict_policy"]
 
@@ -28,7 +28,7 @@ def read_policy(path: str | Path) -> ExecutionPolicy:
     name = str(path)
     text = _read(name)
     try:
-        return _validated(name, _parse_json(text) if name.lower().endswith(".json") else _parse_yaml(text))
+        return _validated(name, _parse_json(text) if name.lower().endswith(".json") else parse_yaml(text))
     except RecursionError:
         raise BadInput(f"{name}: is nested too deep for a policy") from None
     except (ValueError, yaml.YAMLError) as error:
@@ -67,27 +67,6 @@ def strict_policy(content: object) -> ExecutionPolicy:
     """The policy that somebody wrote. Raises pydantic's ValidationError, and TypeError for what JSON does not know."""
     # By way of JSON, where strict means: no "8" for 8 and no true for 1, but enums may be written as text.
     return ExecutionPolicy.model_validate_json(json.dumps(content), strict=True)
-
-
-class _PolicyLoader(yaml.SafeLoader):
-    """Safe, and without aliases, by which a small file can make a huge value; a key may stand once."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(None, None, "aliases (*name) are not allowed", self.get_mark())
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(None, None, f"the key {key.value!r} is there twice", key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def _parse_yaml(text: str) -> object:
-    return yaml.load(text, _PolicyLoader)  # noqa: S506 a SafeLoader with less, not more
 
 
 def _parse_json(text: str) -> object:
