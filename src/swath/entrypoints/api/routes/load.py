@@ -104,7 +104,9 @@ class LoadQuery(BaseModel):
 @router.post(
     "/jobs/{job_id}/items",
     response_model=Envelope[LoadView],
-    responses=declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.CONFLICT, ErrorCode.STORE_UNAVAILABLE),
+    responses=declared(
+        ErrorCode.JOB_NOT_FOUND, ErrorCode.SCRAPER_NOT_FOUND, ErrorCode.CONFLICT, ErrorCode.STORE_UNAVAILABLE
+    ),
     dependencies=[Depends(needs(Scope.SUBMIT))],
     openapi_extra=_BODY,
 )
