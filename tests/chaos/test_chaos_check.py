@@ -240,6 +240,25 @@ def test_the_checker_finds_what_was_spoiled(job: ChaosJob, spoil: Callable[[Chao
     assert check(job).findings.found[kind] > 0
 
 
+@pytest.mark.req("S6", "Z1")
+@pytest.mark.parametrize(("killed", "blamed"), [((), 0), ((1, 2), 0), ((1, 2, 3), 1)])
+def test_only_three_kills_of_our_own_excuse_a_verdict_of_poison(
+    job: ChaosJob, killed: tuple[int, ...], blamed: int
+) -> None:
+    seq = seq_of(truth.Fate.FOUND)
+    item_id = list(truth.item_ids(120))[seq - 1]
+    with job.attempts_log.open("a", encoding="utf-8") as log:
+        log.writelines(f"{item_id}\t{pid}\t0.0\n" for pid in (1, 2, 3))
+    failure = {"kind": "poison"}
+    ended: dict[str, Any] = {"state": "failed", "failure": failure, "attempts": [], "artifacts": []}
+    sql(job, "UPDATE items SET state = 2 WHERE seq = ?", seq)
+    sql(job, "UPDATE outcomes SET ended = ? WHERE seq = ?", json.dumps(ended).encode(), seq)
+    checked = check(job, killed)
+    assert checked.blamed == blamed
+    told = [str(problem) for problem in checked.findings.problems]
+    assert sum(item_id in line and "must be" in line for line in told) == 1 - blamed
+
+
 def test_the_checker_uses_nothing_of_the_product() -> None:
     code = "import sys, swath.testing.chaos.check; print(*[name for name in sys.modules if name.startswith('swath')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -39,6 +39,15 @@ def test_ours_is_taken(is_ours: Checker, secret: str) -> None:
     assert is_ours(*sent(time.time(), secret), secret)
 
 
+def test_names_of_headers_may_have_any_case(is_ours: Checker) -> None:
+    headers, body = sent(time.time())
+    assert is_ours({name.lower(): value for name, value in headers.items()}, body, SECRET)
+
+
+def test_one_without_a_signature_is_not(is_ours: Checker) -> None:
+    assert not is_ours({}, sent(time.time())[1], SECRET)
+
+
 def test_another_body_or_secret_is_not(is_ours: Checker) -> None:
     headers, body = sent(time.time())
     assert not is_ours(headers, body.replace(b"told", b"bold"), SECRET)

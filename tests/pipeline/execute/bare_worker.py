@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from swath import HttpScraper
 from swath.backends.clock import SystemClock
 from swath.backends.memory.queue import MemoryHints, MemoryQueue
@@ -18,7 +20,7 @@ from swath.pipeline.finish.ending import Finisher
 from swath.testing.network import open_network
 
 
-def worker_of(store: MemoryStore, clock: SystemClock, scraper: HttpScraper) -> Worker:
+def worker_of(store: MemoryStore, clock: SystemClock, scraper: HttpScraper, **options: float) -> Worker:
     """Works on a store in memory, with one scraper for all jobs."""
     registry: Any = SimpleNamespace(get=lambda *_: scraper)
     transport: Any = None
@@ -35,4 +37,5 @@ def worker_of(store: MemoryStore, clock: SystemClock, scraper: HttpScraper) -> W
         remover=Remover(store, storage, clock, "w"),
         sweeper=None,
     )
-    return Worker(parts, WorkerOptions(worker_id="w", heartbeat_seconds=0.3, report_seconds=0.2, grace_seconds=5.0))
+    quick = {"heartbeat_seconds": 0.3, "report_seconds": 0.2, "grace_seconds": 5.0}
+    return Worker(parts, msgspec.convert({"worker_id": "w", **quick, **options}, WorkerOptions))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -125,12 +126,46 @@ async def test_after_an_outage_the_living_can_renew_before_anybody_is_rescued(cl
         with pytest.raises(StoreUnavailable):
             await rescuer.run_once()
     store.away = False
-    assert await rescuer.run_once() == []
-    assert (await store.renew("alive", [lease.fence]))[lease.fence] is Directive.GO_ON
     for _ in range(PASSES_AFTER_TROUBLE):
-        assert await rescuer.run_once() == []
+        with pytest.raises(StoreUnavailable):
+            await rescuer.run_once()
+    assert (await store.renew("alive", [lease.fence]))[lease.fence] is Directive.GO_ON
+    assert await rescuer.run_once() == []
     clock.advance(15.0)
     assert len(await rescuer.run_once()) == 1  # now it is really silent
+
+
+@pytest.mark.req("Z9")
+async def test_a_disk_that_stays_full_is_told_all_the_time_while_a_dead_lease_waits(clock: FakeClock) -> None:
+    """The store answers, and what is written last does not go through: nothing is over before it does."""
+
+    class Full(MemoryResults):
+        full = True
+        settled: ClassVar[list[int]] = []
+
+        async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
+            if self.full:
+                raise FULL
+            await super().settle(job_id, fence, winners)
+            self.settled.append(fence)
+
+    store, storage = MemoryStore(clock, lease_seconds=15.0), Full()
+    await store.submit(order("job"))
+    await store.cancel("job")
+    lease = await store.claim_ending("dead")
+    assert lease is not None
+    clock.advance(20.0)
+    rescuer = Rescuer(store, storage, MemorySiteBook(clock), "w")
+    for _ in range(3 * PASSES_AFTER_TROUBLE):
+        clock.advance(0.5)
+        with pytest.raises(StoreUnavailable):
+            await rescuer.run_once()
+    storage.full = False
+    for _ in range(PASSES_AFTER_TROUBLE):
+        with contextlib.suppress(StoreUnavailable):
+            await rescuer.run_once()
+    assert storage.settled == [lease.fence]
+    assert await rescuer.run_once() == []
 
 
 @pytest.mark.req("Z9", "W2")

@@ -30,30 +30,39 @@ class Rescuer:
         self._sites = sites
         self._storage = storage
         self._worker_id = worker_id
-        self._was_away = False  # the store
+        self._behind: list[RescuedLease] = []  # still to be cleaned up
+        self._away: StoreUnavailable | None = None
         self._pause = 0
 
     async def run_once(self) -> list[RescuedLease]:
-        """Frees the items, then cleans up behind each lease and releases it."""
-        if self._was_away:
+        """Frees the items, then cleans up behind each lease and releases it.
+
+        What was not there is raised again until a rescue has gone through: the store may answer and its disk be full.
+        """
+        if self._away is not None and self._pause:
             await self._book.renew(self._worker_id, ())  # raises while the store is still away
-            self._was_away = False
-            self._pause = PASSES_AFTER_TROUBLE
-        if self._pause:
             self._pause -= 1
-            return []
+            raise self._away
         try:
-            rescued = await self._book.rescue(self._worker_id)
-        except StoreUnavailable:
-            self._was_away = True
+            rescued = await self._rescue()
+        except StoreUnavailable as error:
+            self._away, self._pause = error, PASSES_AFTER_TROUBLE
             raise
+        self._away = None
+        return rescued
+
+    async def _rescue(self) -> list[RescuedLease]:
+        rescued = await self._book.rescue(self._worker_id)
         if rescued:
             reach("after_rescue")
         dead = {lease.worker_id for lease in rescued if lease.dead}
         if dead:
             await self._sites.forget(dead)
-        for lease in rescued:
+        self._behind += rescued
+        while self._behind:
+            lease = self._behind[0]
             await self._storage.settle(lease.job_id, lease.fence, lease.winners)
+            del self._behind[0]
             await self._book.release(self._worker_id, lease.fence)
             _log.warning(
                 "lease %d of job %s was taken from %s after %.1f s of silence; %d items go back",

@@ -25,7 +25,8 @@ RESIGN_SECONDS: Final = 2.0
 class Housekeeping:
     """`busy`: whether this worker has leases. `on_rescue`: items came back, so there is something to claim.
 
-    `told`: a hint came, perhaps from a worker that died. `lease_ended`: it may have been the last of its job.
+    `told`: a hint came, perhaps from a worker that died. `lease_ended`: it may have been the last of its job. Jobs end
+    and go one at a time; where there was one there may be more, so after each it is looked again without a rest.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Housekeeping:
     ) -> None:
         self.told = asyncio.Event()
         self.lease_ended = asyncio.Event()
-        self._lead_begins = asyncio.Event()
+        self._to_delete = asyncio.Event()
         # Who works for one job only must not lead: it would leave the others alone.
         self._sweeper = parts.sweeper if options.job_id is None else None
         self._parts = parts
@@ -50,7 +51,7 @@ class Housekeeping:
         chores = [
             Chore("rescue", self._rescue, often, self.told),
             Chore("ending", self._end, often, self.lease_ended),
-            Chore("deletion", parts.remover.run_once, seldom, self._lead_begins),
+            Chore("deletion", self._delete, seldom, self._to_delete),
             Chore("proxies", parts.network.ways.run_once, lambda: options.removal_seconds),
         ]
         courier = parts.courier
@@ -72,8 +73,14 @@ class Housekeeping:
         return rest_seconds if rest_seconds < self._options.removal_seconds else self._pace(rest_seconds)
 
     async def _end(self) -> None:
-        if await self._parts.finisher.run_once() is not None and self._parts.courier is not None:
-            self._parts.courier.wanted.set()
+        if await self._parts.finisher.run_once() is not None:
+            self.lease_ended.set()
+            if self._parts.courier is not None:
+                self._parts.courier.wanted.set()
+
+    async def _delete(self) -> None:
+        if await self._parts.remover.run_once() is not None:
+            self._to_delete.set()
 
     async def _rescue(self) -> None:
         if await self._rescuer.run_once():
@@ -85,7 +92,7 @@ class Housekeeping:
             led = sweeper.leads
             await sweeper.run_once()
             if sweeper.leads and not led:  # nobody may have looked for a while
-                for occasion in (self.told, self.lease_ended, self._lead_begins):
+                for occasion in (self.told, self.lease_ended, self._to_delete):
                     occasion.set()
 
     async def resign(self) -> None:

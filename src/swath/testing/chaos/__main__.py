@@ -155,7 +155,7 @@ def _storm(folder: Path, options: argparse.Namespace, seed: int, findings: Findi
     )
     storm = Storm(job, plan, findings)
     storm.run()
-    checked = check(job)
+    checked = check(job, storm.killed_pids)
     findings.take(checked.findings, "check")
     figures.add_storm(storm, checked, _verify(job, findings))
 

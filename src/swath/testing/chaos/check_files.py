@@ -35,6 +35,11 @@ class Known(NamedTuple):
     attempts: int
     artifacts: tuple[tuple[str, int, str], ...]
 
+    @property
+    def poison(self) -> bool:
+        """Whether it was given up because workers died of it; such an item has no attempt and no files."""
+        return self.failure == "poison"
+
     @classmethod
     def of(cls, seq: int, state: str, fence: int, end: dict[str, Any], outcome: str = "finding") -> Known:
         """From an outcome or from an entry of a manifest, which calls the finding `outcome`."""
@@ -90,7 +95,8 @@ class FileCheck:
             seen.add(name)
             if body is not None:
                 self._check_content(item_id, item, key, name, body)
-        must = {"metadata.json"} | ({"html.html", "data.json"} if item.outcome == "found" else set())
+        must = set() if item.poison else {"metadata.json"}
+        must |= {"html.html", "data.json"} if item.outcome == "found" else set()
         self.findings.expect(seen == must, Kind.LOST, item_id, f"it has {sorted(seen)} and must have {sorted(must)}")
 
     def _check_content(self, item_id: str, item: Known, key: str, name: str, body: bytes) -> None:

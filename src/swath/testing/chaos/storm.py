@@ -65,6 +65,7 @@ class Storm:
         self._random = random.Random(self.plan.seed)  # noqa: S311 chaos must be repeatable, not secret
         self._watch = Watch(self.job.database)
         self.killed = Recovery(self._watch)
+        self.killed_pids: set[int] = set()
         self.frozen = Recovery(self._watch)
         environment = {"SWATH_BROKEN": self.plan.broken} if self.plan.broken else {}
         armed = self.plan.broken is not None
@@ -240,6 +241,7 @@ class Storm:
         self.strikes[f"{kind.name} {process.role}"] += 1
         if kind is KILL:
             self._pack.kill(process)
+            self.killed_pids.add(process.pid)
         else:
             process.send(kind)
         if kind is STOP:

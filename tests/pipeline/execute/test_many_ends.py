@@ -1,0 +1,80 @@
+"""Jobs end, and go, one after the other without a rest in between: a burst of small ones holds nobody up (J4, J5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from swath import HttpScraper, Input, WebSession
+from swath import scraper as declare
+from swath.backends.clock import SystemClock
+from swath.backends.memory.store import MemoryStore
+from swath.domain.transitions import JobState
+from swath.testing.contracts.orders import order
+from tests.pipeline.execute.bare_worker import worker_of
+
+JOBS = 12
+SELDOM_SECONDS = 3_600.0
+
+
+class In(Input):
+    n: int
+
+
+@declare("unasked", version="1")
+class Unasked(HttpScraper):
+    Input = In
+
+    async def fetch(self, item: In, web: WebSession) -> None:
+        raise AssertionError("these jobs have no items")
+
+
+@pytest.fixture
+def clock() -> SystemClock:
+    return SystemClock()
+
+
+@pytest.fixture
+async def store(clock: SystemClock) -> MemoryStore:
+    """Some jobs that are to be ended."""
+    store = MemoryStore(clock, 30.0)
+    for number in range(JOBS):
+        await store.submit(order(f"job-{number}"))
+        await store.cancel(f"job-{number}")
+    return store
+
+
+@asynccontextmanager
+async def working(store: MemoryStore, clock: SystemClock) -> AsyncIterator[None]:
+    """A worker that looks once, and then when it has a reason to."""
+    stop = asyncio.Event()
+    worker = worker_of(store, clock, Unasked(), housekeeping_seconds=SELDOM_SECONDS, removal_seconds=SELDOM_SECONDS)
+    task = asyncio.create_task(worker.run(stop))
+    async with asyncio.timeout(10):
+        yield
+    stop.set()
+    await task
+
+
+async def until(reached: Callable[[], Awaitable[bool]]) -> None:
+    while not await reached():
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.req("J4", "J5", "N1")
+async def test_many_jobs_end_in_one_go_and_are_deleted_in_another(store: MemoryStore, clock: SystemClock) -> None:
+    async def ended() -> bool:
+        return all(job.state is JobState.CANCELLED for job in await store.jobs(None, 100))
+
+    async def gone() -> bool:
+        return not await store.jobs(None, 100)
+
+    async with working(store, clock):
+        await until(ended)
+    for number in range(JOBS):
+        await store.delete(f"job-{number}")
+    async with working(store, clock):
+        await until(gone)
