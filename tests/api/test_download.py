@@ -35,6 +35,7 @@ INERT = {
 }
 PLAIN = "text/plain; charset=utf-8"
 URL = "/jobs/job/items/item/download"
+HTML = {"artifact": "html"}
 HOSTILE = {
     "evil.html": b"<script>fetch('/jobs')</script>",
     "evil.svg": b"<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>",
@@ -113,6 +114,57 @@ async def test_a_packed_page_goes_packed_to_who_can_unpack_it_and_plain_to_other
     assert plain.headers["etag"] != packed.headers["etag"]
     never = await api.client.get(URL, params={"artifact": "html"}, headers={"Accept-Encoding": "gzip;q=0"})
     assert "content-encoding" not in never.headers
+
+
+async def test_ranges_and_heads_of_a_packed_page_are_those_of_the_page(api: Api) -> None:
+    """A download that broke off goes on, whether the caller unpacks or not."""
+    body = b"".join(b"<p>%d</p>" % n for n in range(300_000))
+    await with_files(api, page(body))
+    plain = {"Accept-Encoding": "identity"}
+    whole = await api.client.get(URL, headers=plain, params=HTML)
+    assert (whole.content, whole.headers["accept-ranges"]) == (body, "bytes")
+    assert whole.headers["content-length"] == str(len(body))
+    head = await api.client.head(URL, headers=plain, params=HTML)
+    assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(body)))
+    for start, end in (
+        (0, 9),
+        (PIECE_BYTES - 5, PIECE_BYTES + 5),
+        (len(body) - 7, len(body) - 1),
+        (5, 3 * PIECE_BYTES),
+    ):
+        some = await api.client.get(URL, headers={**plain, "Range": f"bytes={start}-{end}"}, params=HTML)
+        last = min(end, len(body) - 1)
+        assert (some.status_code, some.content) == (206, body[start : last + 1])
+        assert some.headers["content-range"] == f"bytes {start}-{last}/{len(body)}"
+        assert some.headers["content-length"] == str(len(some.content))
+    beyond = await api.ask("GET", URL, headers={**plain, "Range": f"bytes={len(body)}-"}, params=HTML)
+    assert (beyond.status_code, beyond.headers["content-range"]) == (416, f"bytes */{len(body)}")
+
+
+async def test_a_range_of_a_packed_page_goes_on_only_with_the_same_representation(api: Api) -> None:
+    body = b"<p>a large page</p>" * 400
+    await with_files(api, page(body))
+    plain = {"Accept-Encoding": "identity", "Range": "bytes=100-"}
+    tags = [
+        (await api.client.head(URL, headers={"Accept-Encoding": coding}, params=HTML)).headers["etag"]
+        for coding in ("identity", "gzip")
+    ]
+    same = await api.client.get(URL, headers={**plain, "If-Range": tags[0]}, params=HTML)
+    other = await api.client.get(URL, headers={**plain, "If-Range": tags[1]}, params=HTML)
+    assert (same.status_code, same.content) == (206, body[100:])
+    assert (other.status_code, other.content) == (200, body)
+
+
+@pytest.mark.req("Z2")
+async def test_no_end_is_handed_out_of_a_packed_page_that_somebody_has_changed(api: Api) -> None:
+    body = b"<p>a large page</p>" * 400
+    await with_files(api, page(body))
+    file = stored_file(api, "html.html.gz")
+    file.write_bytes(file.read_bytes()[:-9] + b"x" + file.read_bytes()[-8:])
+    for headers in ({}, {"Range": "bytes=100-200"}):
+        asked = {"Accept-Encoding": "identity", **headers}
+        error = await api.error("GET", URL, params={"artifact": "html"}, headers=asked)
+        assert error["code"] == "internal_error"
 
 
 async def test_a_small_page_that_looks_packed_is_left_as_it_is(api: Api) -> None:

@@ -50,11 +50,35 @@ async def test_pages_of_other_origins_are_refused(api: Api) -> None:
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
+@pytest.mark.req("I5")
+async def test_a_name_that_was_allowed_may_have_tls_in_front(tmp_path: Path) -> None:
+    async with running(tmp_path, allowed_hosts=("Swath.test",)) as api:
+        for host, origin, served in (
+            ("swath.test", "https://swath.test", True),
+            ("swath.test:8443", "https://swath.test:8443", True),
+            ("swath.test", "http://swath.test", True),
+            ("swath.test", "https://swath.test:8443", False),
+            ("swath.test", "https://evil.test", False),
+            ("127.0.0.1", "https://127.0.0.1", False),
+            ("localhost", "https://localhost", False),
+        ):
+            answer = await api.ask("GET", "/scrapers", headers={"Host": host, "Origin": origin})
+            assert answer.status_code == (200 if served else 403), (host, origin)
+
+
+@pytest.mark.req("I5")
+async def test_blanks_around_a_key_are_no_part_of_it(api: Api) -> None:
+    key = await api.key(Scope.READ)
+    for shown in (f"{key.reveal()} ", f"{key.reveal()}\t ", f" {key.reveal()}"):
+        assert (await api.ask("GET", "/scrapers", headers={"X-Service-Key": shown})).status_code == 200
+
+
 @pytest.mark.req("I5", "Z7")
 async def test_a_key_in_the_address_is_refused_and_not_repeated(api: Api) -> None:
     key = await api.key(Scope.ADMIN)
-    for query in ("service_key={}", "X-Service-Key={}", "limit=1&a={}"):
-        answer = await api.ask("GET", f"/jobs?{query.format(key.reveal())}", headers={"X-Service-Key": key.reveal()})
+    for query in ("service_key={}", "X-Service-Key={}", "limit=1&a={}", "service%5Fkey={}", "a=sk%5F{}"):
+        text = key.reveal().removeprefix("sk_") if "sk%5F" in query else key.reveal()
+        answer = await api.ask("GET", f"/jobs?{query.format(text)}", headers={"X-Service-Key": key.reveal()})
         assert answer.status_code == 401
         assert key.reveal() not in answer.text
 

@@ -55,7 +55,7 @@ def store() -> Counting:
 
 @pytest.fixture
 async def hub(store: Counting) -> AsyncIterator[Hub]:
-    made = Hub(store, store.status)
+    made = Hub(store, store.status, FakeClock())
     yield made
     await made.close()
 
@@ -178,7 +178,7 @@ async def test_only_the_newest_status_of_a_job_waits_for_its_reader(store: Count
 async def test_what_another_process_has_done_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "LOOK_SECONDS", 600.0)  # nobody looks without being told
     ours, theirs = (EmbeddedStore.open(tmp_path, SystemClock()) for _ in range(2))
-    hub = Hub(ours, ours.status)
+    hub = Hub(ours, ours.status, SystemClock())
     try:
         async with hub.expecting("j", "t") as expected:
             await order(ours)

@@ -90,6 +90,25 @@ async def test_items_are_listed_by_pages_and_by_state_and_kind(working_api: Api)
     }
 
 
+@pytest.mark.req("I1", "Z5")
+async def test_a_name_in_the_address_that_means_nothing_is_refused_everywhere(api: Api) -> None:
+    await api.data("POST", "/jobs", json={"job_id": "a", "scraper_id": "typed"})
+    error = await api.error("GET", "/jobs/a/items?stat=failed&limit=2")
+    (field,) = error["details"]["fields"]
+    assert (error["code"], field["path"], field["in"]) == ("validation_error", "stat", "query")
+    assert field["message"] == "is not known; did you mean 'state'?"
+    paths: dict[str, Any] = (await api.client.get("/openapi.json")).json()["paths"]
+    for path, methods in paths.items():
+        if path in {"/health", "/readiness"}:  # whoever probes may add what it likes
+            continue
+        for method, operation in methods.items():
+            address = path.replace("{job_id}", "a").replace("{", "").replace("}", "")
+            answer = await api.client.request(method.upper(), f"{address}?nonsense=1")
+            assert answer.status_code == 422, (method, path)
+            assert answer.json()["error"]["details"]["fields"][0]["path"] == "nonsense", (method, path)
+            assert "422" in operation["responses"], (method, path)
+
+
 @pytest.mark.req("I2", "K3", "Z7")
 async def test_scrapers_are_listed_without_where_they_lie(api: Api, tmp_path: Path) -> None:
     answer = await api.ask("GET", "/scrapers")

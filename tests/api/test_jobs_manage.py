@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swath.domain.failure import FailureKind
+from swath.domain.job import JobStatus
+from swath.domain.policy import Keep
 from swath.entrypoints.api.routes.control import merged
 from tests.api.running import Api, running, until_ended
 
@@ -39,6 +43,35 @@ async def test_policy_changes_by_parts(api: Api) -> None:
     error = await api.error("PATCH", "/jobs/a/policy", json={"throttling": {"max_concurrent_workers": "3"}})
     assert error["details"]["fields"][0]["path"] == "throttling.max_concurrent_workers"
     assert (await api.data("GET", "/jobs/a"))["execution_policy"] == {"throttling": {"max_concurrent_workers": 3}}
+
+
+@pytest.mark.req("J5")
+async def test_of_many_changes_at_once_none_is_lost(api: Api) -> None:
+    await api.data("POST", "/jobs", json=MOCK)
+    parts: list[dict[str, Any]] = [{"retries": {"kinds": {kind: {"max_retries": 7}}}} for kind in FailureKind]
+    parts += [{"keep": "data"}, {"timeouts": {"item_seconds": 9.0}}, {"throttling": {"max_concurrent_workers": 3}}]
+    answers = await asyncio.gather(*(api.data("PATCH", "/jobs/a/policy", json=part) for part in parts))
+    for part, answer in zip(parts, answers, strict=True):
+        assert merged(answer["execution_policy"], part) == answer["execution_policy"]
+    held = (await api.data("GET", "/jobs/a"))["execution_policy"]
+    assert [part for part in parts if merged(held, part) != held] == []
+
+
+@pytest.mark.req("J5")
+async def test_who_is_never_fast_enough_is_told_so(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await api.data("POST", "/jobs", json=MOCK)
+    store, limits = api.services.store, itertools.cycle([4, 5])
+    status = store.status
+
+    async def outdated_at_once(job_id: str) -> JobStatus:
+        read = await status(job_id)
+        await store.change_policy(job_id, read.job.policy.with_concurrency(next(limits)))
+        return read
+
+    monkeypatch.setattr(store, "status", outdated_at_once)
+    error = await api.error("PATCH", "/jobs/a/policy", json={"keep": "data"})
+    assert (error["code"], "'a'" in error["message"]) == ("conflict", True)
+    assert (await status("a")).job.policy.keep is Keep.BOTH
 
 
 @given(

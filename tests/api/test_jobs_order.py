@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,16 @@ async def test_the_same_order_again_is_the_same_job(api: Api) -> None:
 
 
 @pytest.mark.req("J6")
+@pytest.mark.parametrize("items", [MOCK["items"], None])
+async def test_of_many_who_order_the_same_at_once_one_made_it(api: Api, items: list[Any] | None) -> None:
+    body = {name: value for name, value in {**MOCK, "items": items}.items() if value is not None}
+    same_id = {"X-Request-ID": "6f1c0d0e-6a6f-4a58-9a3a-0d6d4c1f7a01"}  # as a client sends it that tries again
+    answers = await asyncio.gather(*(api.ask("POST", "/jobs", json=body, headers=same_id) for _ in range(12)))
+    assert sorted(answer.status_code for answer in answers) == [200] * 11 + [201]
+    assert len((await api.data("GET", "/jobs"))["jobs"]) == 1
+
+
+@pytest.mark.req("J6")
 @pytest.mark.parametrize(
     "change",
     [
@@ -96,6 +107,38 @@ async def test_another_order_under_the_same_id_is_a_conflict_and_changes_nothing
     before = await api.data("POST", "/jobs", json=MOCK)
     assert (await api.error("POST", "/jobs", json={**MOCK, **change}))["code"] == "conflict"
     assert await api.data("GET", "/jobs/a") == before
+
+
+@pytest.mark.req("J6", "Z5")
+async def test_a_conflict_says_what_differs_in_words_for_programs_too(api: Api) -> None:
+    await api.data("POST", "/jobs", json=MOCK)
+    told = (await api.error("POST", "/jobs", json={**MOCK, "priority": 7}))["message"]
+    assert "its priority differs" in told
+    many = [{"item_id": f"{n}", "input": {"x": n}} for n in range(10_001)]
+    await api.data("POST", "/jobs", json={**MOCK, "job_id": "many", "items": many})
+    other = {**MOCK, "job_id": "many", "items": [*many[:-1], {"item_id": "z", "input": {"x": 1}}]}
+    told = (await api.error("POST", "/jobs", json=other))["message"]
+    assert "another job id" in told
+    assert "--job-id" not in told
+
+
+@pytest.mark.req("J2", "J6")
+async def test_another_scraper_under_the_same_idempotency_key_is_a_conflict(api: Api) -> None:
+    body = {name: value for name, value in MOCK.items() if name != "job_id"}
+    headers = {"Idempotency-Key": "order 17"}
+    await api.data("POST", "/jobs", json=body, headers=headers)
+    error = await api.error("POST", "/jobs", json={**body, "scraper_id": "example-fail"}, headers=headers)
+    assert error["code"] == "conflict"
+    assert len((await api.data("GET", "/jobs"))["jobs"]) == 1
+
+
+@pytest.mark.req("Z7", "N1")
+async def test_what_is_secret_in_a_callback_url_is_not_shown_to_who_may_look(tmp_path: Path) -> None:
+    secret = {**MOCK, "callback_url": "http://127.0.0.1:9/own?token=geheim"}
+    async with running(tmp_path, allow_private=("127.0.0.1:9",)) as api:
+        for answer in (await api.data("POST", "/jobs", json=secret), await api.data("GET", "/jobs/a")):
+            assert answer["callback_url"] == "http://127.0.0.1:9/own"
+        assert (await api.services.store.status("a")).job.callback_url == secret["callback_url"]
 
 
 @pytest.mark.req("J6")

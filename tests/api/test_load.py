@@ -177,6 +177,59 @@ async def test_an_offset_goes_on_behind_what_is_loaded_and_nowhere_else(api: Api
     assert await stored(api) == [row["parcel_id"] for row in ROWS]
 
 
+async def fresh(api: Api, job_id: str, body: bytes, **query: Any) -> str:
+    """The path of a job of a scraper that takes any field, with these rows."""
+    await api.data("POST", "/jobs", json={"job_id": job_id, "scraper_id": "example-mock"})
+    path = f"/jobs/{job_id}/items"
+    await api.data("POST", path, content=body, headers={"Content-Type": "text/csv"}, params=query)
+    return path
+
+
+@pytest.mark.req("Z5")
+@pytest.mark.parametrize("first", [b"n\n1\n2\n3\n4\n", b"n,m\n1,a\n1,a\n1,b\nragged\n", b"n\n1\n1\n1\n1\n"])
+async def test_the_rest_of_a_table_without_its_header_is_refused_and_nothing_is_lost(api: Api, first: bytes) -> None:
+    path = await fresh(api, "off", first)
+    columns = first.partition(b"\n")[0]
+    rest = b"5,x\n6,y\n" if b"," in columns else b"5\n6\n"
+    options: dict[str, Any] = {"headers": {"Content-Type": "text/csv"}, "params": {"offset": 4}}
+    error = await api.error("POST", path, content=rest, **options)
+    assert (error["code"], error["details"]["loaded_rows"]) == ("validation_error", 4)
+    assert "header" in error["message"]
+    answer = await api.data("POST", path, content=columns + b"\n" + rest, **options)
+    assert (answer["rows"], answer["loaded_rows"]) == (2, 6)
+    assert (await api.services.store.items("off"))[-1].input["n"] == "6"
+
+
+@pytest.mark.req("Z5")
+async def test_the_rest_of_a_table_is_known_by_the_names_that_its_columns_are_given(api: Api) -> None:
+    path = await fresh(api, "off", b"Number,Account\n1,a\n2,b\n", map="n=Number", id_column="Account")
+    query = {"offset": 2, "map": "n=Number", "id_column": "Account"}
+    headers = {"Content-Type": "text/csv"}
+    error = await api.error("POST", path, content=b"3,c\n", params=query, headers=headers)
+    assert error["code"] == "validation_error"
+    await api.data("POST", path, content=b"Number,Account\n3,c\n", params=query, headers=headers)
+    assert [record.item_id for record in await api.services.store.items("off")] == ["a", "b", "c"]
+
+
+async def test_a_load_that_is_resumed_tells_of_all_its_items(api: Api, job: str) -> None:
+    await load(api, ndjson(ROWS[:6]))
+    assert (await load(api, ndjson(ROWS)))["added"] == 20
+
+
+@pytest.mark.parametrize("spelled", ["keep_first", "keep-first"])
+async def test_both_spellings_of_what_to_do_about_duplicates_are_taken(api: Api, job: str, spelled: str) -> None:
+    answer = await load(api, ndjson([*ROWS[:3], ROWS[0]]), params={"duplicates": spelled})
+    assert (answer["added"], answer["duplicates"]) == (3, 1)
+
+
+@pytest.mark.req("I1")
+async def test_every_refusal_says_which_field_is_meant(api: Api, job: str) -> None:
+    both = await fail(api, b"", headers={"Idempotency-Key": "d"}, params={"offset": 3})
+    assert [field["path"] for field in both["details"]["fields"]] == ["offset", "Idempotency-Key"]
+    for error in (await fail(api, b""), await api.error("POST", f"/jobs/{job}/start")):
+        assert error["details"]["fields"] == [{"path": "", "in": "body", "message": error["message"]}]
+
+
 async def test_columns_may_be_renamed_and_name_the_items(api: Api, job: str) -> None:
     body = b"Parcel,Account\n001,A-1\n002,A-2\n"
     await load(api, body, "text/csv", params={"map": "parcel_id=Parcel", "id_column": "Account"})

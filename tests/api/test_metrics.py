@@ -21,6 +21,7 @@ from swath.entrypoints.api.watched import Watched
 from swath.observe.context import serve_request
 from swath.observe.figures import Figures, Spread
 from swath.observe.metrics import Gauge, exposition
+from tests.api.pages import served
 from tests.api.running import Api, until_ended
 from tests.pipeline.finish.running import every_kind, finish_lease, loaded
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 pytestmark = pytest.mark.req("O2")
+
+EVENTS = "/jobs/{job_id}/events"
 
 Figure = tuple[str, frozenset[tuple[str, str]]]
 
@@ -170,11 +173,11 @@ async def test_requests_are_counted_by_route_not_by_address(monkeypatch: pytest.
     app.add_middleware(Watched)
     app.add_api_route("/jobs/{job_id}/status", lambda job_id: {"job": job_id})
 
-    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+    async def with_an_id(scope: Scope, receive: Receive, send: Send) -> None:
         serve_request("6f1c0d0e-6a6f-4a58-9a3a-0d6d4c1f7a01")
         await app(scope, receive, send)
 
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(served), base_url="http://127.0.0.1") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(with_an_id), base_url="http://127.0.0.1") as client:
         for n in range(5):
             await client.get(f"/jobs/nobody-{n}/status")
             await client.request("BREW", f"/nowhere/{n}")
@@ -182,4 +185,18 @@ async def test_requests_are_counted_by_route_not_by_address(monkeypatch: pytest.
         ("GET", "/jobs/{job_id}/status", "2xx"): 5,
         ("none", "none", "4xx"): 5,
     }
-    assert sum(figures.request_seconds.counts) == 10
+    seconds = {route: sum(spread.counts) for route, spread in figures.request_seconds.items()}
+    assert seconds == {"/jobs/{job_id}/status": 5, "none": 5}
+
+
+async def test_how_long_a_stream_was_read_is_no_time_of_an_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = Figures()
+    monkeypatch.setattr("swath.entrypoints.api.watched.FIGURES", figures)
+    await api.data("POST", "/jobs", json={"job_id": "j", "scraper_id": "example-mock"})
+    async with served(api) as client, client.stream("GET", "/jobs/j/events") as stream:
+        assert stream.status_code == 200
+        assert (await client.get("/jobs/nobody/events")).status_code == 404
+    found = read(exposition(figures).decode())
+    assert figure(found, "swath_http_requests_total", method="GET", route=EVENTS, status="2xx") == 1
+    assert figure(found, "swath_http_request_seconds_count", route=EVENTS) == 1
+    assert figure(found, "swath_http_request_seconds_count", route="/jobs") == 1

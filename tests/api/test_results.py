@@ -70,6 +70,14 @@ async def test_a_part_that_is_not_there_is_a_wrong_field(api: Api) -> None:
         assert error["details"]["fields"][0]["path"] == field
 
 
+async def test_the_first_part_of_an_empty_list_is_empty(api: Api) -> None:
+    await ended(api, ["1"])
+    assert (await api.data("GET", "/jobs/job/results?status=error"))["parts"] == {"errors": []}
+    empty = {"job_id": "job", "list": "errors", "part": 1, "items": []}
+    assert await api.data("GET", "/jobs/job/results?status=error&part=1") == empty
+    assert (await api.error("GET", "/jobs/job/results?status=error&part=2"))["code"] == "validation_error"
+
+
 async def test_a_job_that_runs_again_has_no_results_until_it_has_ended_again(api: Api) -> None:
     await ended(api, [str(n) for n in range(1, 11)])
     await api.services.store.retry("job", Selection(failed=True))

@@ -110,6 +110,20 @@ async def test_a_task_that_takes_too_long_goes_on(working: Api, tmp_path: Path) 
     assert done["data"]["title"] == "https://shop.example/one"
 
 
+async def test_who_waits_is_told_when_the_controller_stops(idle: Api) -> None:
+    """No lie about a time that is not over; the task is there for the next controller."""
+    waiting = asyncio.create_task(idle.ask("POST", f"{SCRAPE}/sync", json=wish()))
+    async with asyncio.timeout(10):
+        while not await idle.services.store.jobs():
+            await asyncio.sleep(0.01)
+    await idle.controller.hub.close()
+    answer = await asyncio.wait_for(waiting, 10)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (503, "store_unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    assert (await idle.data("GET", f"{SCRAPE}/{error['details']['task_id']}"))["status"] == "queued"
+
+
 async def test_the_answer_does_not_wait_for_the_job_to_be_wound_up(working: Api) -> None:
     """Ordered, claimed, ended: the manifest comes later."""
     await working.data("POST", f"{SCRAPE}/sync", json=wish())  # whatever is done once

@@ -110,6 +110,21 @@ async def test_without_a_key_it_serves_this_machine_only_and_says_so(place: Plac
         await process.wait()
 
 
+@pytest.mark.req("I5", "Z5")
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+async def test_when_the_last_key_is_revoked_nobody_is_let_in_and_both_commands_say_so(place: Place, host: str) -> None:
+    _, out, _ = await place.run("keys", "create", "only")
+    code, _, err = await place.run("keys", "revoke", out.split("_")[1])
+    assert code == 0
+    assert "nobody is let in" in err
+    assert "keys create NAME" in err
+    async with place.serving("--host", host, "--no-worker") as served:
+        assert served.url.startswith("http://127.0.0.1:")
+        assert served.process.stderr is not None
+        assert b"nobody is let in" in await served.process.stderr.readline()
+        assert (await served.client.get("/jobs")).status_code == 401
+
+
 @pytest.mark.req("I5", "Z7")
 async def test_keys_are_made_shown_once_and_revoked(place: Place) -> None:
     code, out, err = await place.run("keys", "create", "reporter", "--scope", "read", "--expires", "90d")
@@ -165,6 +180,22 @@ async def test_a_port_that_is_taken_is_one_line(place: Place) -> None:
         assert (code, err.count("\n")) == (2, 1), err
         assert port in err
         assert "--port" in err
+
+
+@pytest.mark.req("I2")
+async def test_a_stranger_at_the_port_of_the_echo_is_told_and_another_controller_is_not(place: Place) -> None:
+    async with (
+        receiving(saying(404)) as stranger,
+        place.serving("--no-worker", SWATH_DEMO_URL=f"http://{stranger.address}") as served,
+    ):
+        assert await served.stopped() == 0
+        assert served.process.stderr is not None
+        said = (await served.process.stderr.read()).decode()
+    assert f"WARNING swath.api: nobody serves the echo that example-http needs, at http://{stranger.address}" in said
+    async with place.serving("--no-worker"), place.serving("--no-worker", SWATH_DATA=str(place.folder / "b")) as second:
+        assert await second.stopped() == 0
+        assert second.process.stderr is not None
+        assert b"WARNING" not in await second.process.stderr.read()
 
 
 @pytest.mark.req("W2", "I2")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from swath.domain.failure import FailureKind
 from swath.testing.aws_servers import Endpoints
 from tests.api.serving import Place
 from tests.aws.commands_shell import AwsShell
@@ -43,5 +45,28 @@ async def test_two_controllers_serve_one_store(tmp_path: Path, aws: Endpoints, a
                 (entry,) = await second.ask("GET", "/jobs/alone/webhooks")
                 assert entry["generation"] == 1
                 assert await second.stopped() == 0
+    finally:
+        shell.done("aws", "destroy", "--yes", aws_name, "--results")
+
+
+@pytest.mark.req("Q3", "J5", "J6")
+async def test_what_many_say_to_two_controllers_at_once_all_holds(
+    tmp_path: Path, aws: Endpoints, aws_name: str
+) -> None:
+    shell = AwsShell(tmp_path / "setup", aws, aws_name)
+    shell.done("aws", "init")
+    kinds = [kind.value for kind in FailureKind][:12]
+    try:
+        one, two = (_place(tmp_path / name, shell, "127.0.0.1:9") for name in ("one", "two"))
+        async with one.serving("--no-worker") as first, two.serving("--no-worker") as second:
+            both = (first.client, second.client)
+            body = {"job_id": "job", "scraper_id": "example-mock", "items": [{"input": {"n": 1}}]}
+            made = await asyncio.gather(*(client.post("/jobs", json=body) for client in both * 5))
+            assert sorted(answer.status_code for answer in made) == [200] * 9 + [201]
+            parts = [{"retries": {"kinds": {kind: {"max_retries": 7}}}} for kind in kinds]
+            changes = [both[n % 2].patch("/jobs/job/policy", json=part) for n, part in enumerate(parts)]
+            assert {answer.status_code for answer in await asyncio.gather(*changes)} == {200}
+            held = (await first.ask("GET", "/jobs/job"))["execution_policy"]["retries"]["kinds"]
+            assert sorted(held) == sorted(kinds)
     finally:
         shell.done("aws", "destroy", "--yes", aws_name, "--results")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,12 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from swath.domain.errors import BadInput, Conflict, UnknownName
+from swath.domain.errors import BadInput, Conflict, Outdated, UnknownName
+from swath.domain.failure import FailureKind
+from swath.domain.policy import Keep
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.jobs.control import cancel_job, pause_job, resume_job
 from swath.entrypoints.cli.jobs.delete import delete_job
 from swath.entrypoints.cli.jobs.item import show_item
 from swath.entrypoints.cli.jobs.look import list_jobs, show_status
+from swath.entrypoints.cli.jobs.opened import open_jobs
 from swath.entrypoints.cli.jobs.policy import show_or_change_policy
 from swath.entrypoints.cli.jobs.retry import Choice, retry_job
 from swath.entrypoints.cli.jobs.webhooks import show_webhooks
@@ -157,6 +161,30 @@ async def test_a_job_is_managed_in_the_same_way(idle_ways: Ways, idle: Served, t
     await both(lambda at, job: cancel_job(at, job, as_json=True))
     assert (await both(lambda at, job: delete_job(at, job, sure=True, as_json=True)))["deleted"] is True
     assert await idle.ask("GET", "/jobs") == {"jobs": [], "next_cursor": None}
+
+
+@pytest.mark.req("J5")
+async def test_what_others_change_meanwhile_stays(idle_ways: Ways, idle: Served) -> None:
+    await ordered(idle, "job")
+    parts: list[dict[str, Any]] = [{"retries": {"kinds": {kind: {"max_retries": 7}}}} for kind in list(FailureKind)[:8]]
+    others = [idle.ask("PATCH", "/jobs/job/policy", json=part) for part in parts]
+    mine = [show_or_change_policy(at, "job", None, 5, as_json=True) for at in idle_ways.both]
+    await asyncio.gather(*others, *mine)
+    held = (await idle.ask("GET", "/jobs/job"))["execution_policy"]
+    assert len(held["retries"]["kinds"]) == len(parts)
+    assert held["throttling"] == {"max_concurrent_workers": 5}
+
+
+@pytest.mark.req("J5")
+async def test_only_what_was_changed_is_sent(idle_ways: Ways, idle: Served) -> None:
+    await ordered(idle, "job")
+    async with open_jobs(idle_ways.there) as there, open_jobs(idle_ways.here) as here:
+        read = (await there.status("job")).job.policy
+        await idle.ask("PATCH", "/jobs/job/policy", json={"keep": "data"})
+        with pytest.raises(Outdated):
+            await here.change_policy("job", read.with_concurrency(5), read)
+        changed = (await there.change_policy("job", read.with_concurrency(5), read)).job.policy
+    assert (changed.keep, changed.throttling.max_concurrent_workers) == (Keep.DATA, 5)
 
 
 MISTAKES: list[tuple[Callable[[Settings], Awaitable[ExitCode]], type[Exception]]] = [

@@ -98,7 +98,7 @@ async def test_other_rows_under_the_same_name_are_a_conflict(place: Place, idle:
     code, _, err = await create(place, idle, "typed", "--items", file)
     assert code == 2
     assert "line 3" in err
-    assert "--job-id" in err
+    assert "give another job id" in err
 
 
 @pytest.mark.req("Z1")
@@ -165,3 +165,41 @@ async def test_a_key_that_may_not_delete_leaves_the_rows_before_and_says_so(plac
         write(place.folder, "bad.csv", 100, 101)  # none of it was stored, so the corrected file is taken
         code, _, err = await create(place, served, "typed", "--items", file, "--job-id", "job")
         assert code == 0, err
+
+
+@pytest.mark.req("N1", "Z7")
+async def test_a_callback_that_may_not_be_reached_is_refused_here_as_there(place: Place, idle: Served) -> None:
+    file = write(place.folder, "parcels.csv", 100)
+    words = ("typed", "--items", file, "--job-id", "job", "--callback-url", "http://10.0.0.1/x")
+    there = await create(place, idle, *words)
+    here = await place.run("jobs", "create", *words)
+    planned = await place.run("jobs", "create", *words, "--dry-run")
+    for code, _, err in (there, here, planned):
+        assert code == 2
+        assert "10.0.0.1:80 is not to be reached from here" in err
+    assert (await idle.ask("GET", "/jobs"))["jobs"] == []
+
+
+@pytest.mark.req("Z7", "N1")
+async def test_what_is_secret_in_a_callback_url_is_not_printed(place: Place, idle: Served) -> None:
+    file, url = write(place.folder, "parcels.csv", 100), "http://127.0.0.1:9/own?token=geheim"
+    words = ("typed", "--items", file, "--job-id", "job", "--callback-url", url, "--json")
+    code, out, err = await place.run("jobs", "create", *words, SWATH_ALLOW_PRIVATE="127.0.0.1:9")
+    assert code == 0, err
+    assert json.loads(out)["callback_url"] == "http://127.0.0.1:9/own"
+    for where in ((), ("--server", idle.url)):
+        for command in (("status", "job"), ("list",)):
+            code, out, err = await place.run("jobs", *command, "--json", *where)
+            assert code == 0, err
+            assert "/own" in out
+            assert "geheim" not in out
+
+
+@pytest.mark.req("C1")
+async def test_both_spellings_of_what_to_do_about_duplicates_are_taken(place: Place) -> None:
+    file = write(place.folder, "twice.csv", 100, 100)
+    for spelled in ("keep-first", "keep_first"):
+        words = ("typed", "--items", file, "--job-id", spelled, "--duplicates", spelled, "--json", "--quiet")
+        code, out, err = await place.run("jobs", "create", *words)
+        assert code == 0, err
+        assert json.loads(out)["counts"]["total"] == 1

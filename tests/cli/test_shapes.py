@@ -88,6 +88,9 @@ OBJECTS = st.dictionaries(
 @given(OBJECTS, OBJECTS)
 def test_a_part_makes_one_policy_of_another(former: dict[str, Any], wanted: dict[str, Any]) -> None:
     assert merged(former, merge_patch(former, wanted)) == wanted
+    only = merge_patch(former, wanted, only_changes=True)
+    assert merged(former, only) == wanted
+    assert not any(name in former and former[name] == wanted.get(name) for name in only)
 
 
 @pytest.mark.parametrize("per_second", [31.046, 0.004, 2.449999])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swath.bootstrap.network import Outside, listening_ports, make_network, open_outside
+from swath.bootstrap.network import Outside, listening_ports, make_guard, make_network, open_outside
 from swath.bootstrap.services import (
     Services,
     check_services,
@@ -22,6 +22,7 @@ __all__ = [
     "listening_ports",
     "make_directory",
     "make_finisher",
+    "make_guard",
     "make_keeper",
     "make_network",
     "make_registry",

@@ -5,6 +5,7 @@ SwathError
 │   ├── BadInput         a file, a row, a policy or an option is wrong
 │   ├── UnknownName      no such job or scraper (with near matches)
 │   └── Conflict         the same id with other content
+│       └── Outdated     what the caller had read has changed meanwhile; read it again
 ├── StoreUnavailable     the store or the disk does not answer now; try again later
 ├── StoreDamaged         the store holds something that cannot be read; `jobs verify` says so too
 ├── LeaseLost            the worker no longer holds what it works on; its results are void
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "Failed",
     "LeaseLost",
     "NotFound",
+    "Outdated",
     "SiteHeld",
     "StoreDamaged",
     "StoreUnavailable",
@@ -81,6 +83,12 @@ class Conflict(UserError):
         return cls(f"job {job_id!r} is being deleted, which workers finish, or `{finish}`")
 
     @classmethod
+    def other_order(cls, job_id: str, fields: Sequence[str]) -> Conflict:
+        """The id is taken by a job for which something else was asked."""
+        differ = f"its {' and '.join(fields)} {'differs' if len(fields) == 1 else 'differ'}"
+        return cls(f"job {job_id!r} exists with another order: {differ}; choose another job id")
+
+    @classmethod
     def item_twice(cls, item_id: str, first_row: int, row: int) -> Conflict:
         """Where every item has to be new, an earlier row has its id."""
         return cls(f"row {row} has the id of row {first_row}: {item_id!r}; each item needs an id of its own", row)
@@ -91,6 +99,15 @@ class Conflict(UserError):
         told = "this file has more" if given is None else f"this file ends after {given:,} rows"
         first = rows + 1 if given is None else given + 1
         return cls(f"job {job_id!r} was loaded with other items: it has {rows:,} rows, and {told}", first)
+
+
+class Outdated(Conflict):
+    """What the caller had read, and decided by, has changed meanwhile; nothing was done."""
+
+    @classmethod
+    def policy(cls, job_id: str) -> Outdated:
+        """Somebody was faster with another policy."""
+        return cls(f"others change the policy of job {job_id!r} at this moment; look at it and change it again")
 
 
 class StoreUnavailable(SwathError):

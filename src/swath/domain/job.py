@@ -13,6 +13,7 @@ from swath.domain.transitions import JobState
 __all__ = ["JOB_ID_LIMIT", "Counts", "Job", "JobStatus", "SiteOutlook", "Stopping", "WaitingFor", "final_state"]
 
 JOB_ID_LIMIT = 200
+_NOT_ASKED = frozenset({"created_at", "sites", "request_id"})
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,13 +36,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     on_demand: bool = False
     request_id: str | None = None
 
-    def same_order(self, other: Job) -> bool:
-        """Whether both ask for the same work; when and by which request, and what the scraper says of itself, does not
-        matter."""
-        bare, others = (
-            msgspec.structs.replace(job, created_at=0.0, sites=(), request_id=None) for job in (self, other)
-        )
-        return bare == others
+    def differences(self, other: Job) -> tuple[str, ...]:
+        """The fields in which they ask for different work; when and by which request, and what the scraper says of
+        itself, does not matter."""
+        asked = (name for name in self.__struct_fields__ if name not in _NOT_ASKED)
+        return tuple(name for name in asked if getattr(self, name) != getattr(other, name))
 
 
 class Stopping(StrEnum):

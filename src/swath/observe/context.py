@@ -1,7 +1,7 @@
 """Context: which request, job and item the present task serves, so that every line it logs can say so (O1).
 
-Set where a request comes in and where an attempt begins, each in a task of its own; read by logs.py, and only when a
-line is written.
+Set where a request comes in, where an attempt begins and where a webhook is sent, each in a task of its own; read by
+logs.py, and only when a line is written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Final, NamedTuple
 
-__all__ = ["ITEMS", "Serving", "serve_item", "serve_request", "serving"]
+__all__ = ["ITEMS", "Serving", "serve_item", "serve_job", "serve_request", "serving"]
 
 
 ITEMS: Final = "swath.items"  # the logger that tells of every item; people who watch a job do not need it
@@ -33,6 +33,11 @@ _serving: Final[ContextVar[tuple[str | None, str | None, str | None, int | None]
 def serve_request(request_id: str) -> None:
     """The present task serves this request from now on."""
     _serving.set((request_id, None, None, None))
+
+
+def serve_job(request_id: str | None, job_id: str) -> None:
+    """The present task does something for this job as a whole; the request is that by which it was ordered."""
+    _serving.set((request_id, job_id, None, None))
 
 
 def serve_item(request_id: str | None, job_id: str, item_id: str, attempt: int) -> None:

@@ -43,7 +43,7 @@ class Spread:
 
 
 class Figures:
-    """Labels are bounded: states, kinds, and the names of site policies."""
+    """Labels are bounded: states, kinds, routes, and the names of site policies."""
 
     __slots__ = (
         *("attempt_seconds", "attempts", "commit_seconds", "committed_items", "items", "received_bytes"),
@@ -59,7 +59,7 @@ class Figures:
         self.commit_seconds = Spread(COMMIT_SECONDS)
         self.committed_items = 0
         self.requests: dict[tuple[str, str, str], int] = defaultdict(int)
-        self.request_seconds = Spread(ITEM_SECONDS)
+        self.request_seconds: dict[str, Spread] = defaultdict(lambda: Spread(ITEM_SECONDS))
 
     def attempt_over(self, seconds: float, kind: str = NO_KIND) -> None:
         """One try at an item came to something."""
@@ -75,10 +75,12 @@ class Figures:
         self.commit_seconds.add(seconds)
         self.committed_items += ends
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request to the API; `route` is the path with its parameters unfilled."""
+    def answered(self, method: str, route: str, status: int, seconds: float | None) -> None:
+        """A request to the API; `route` is the path with its parameters unfilled. None for the time of a stream, which
+        lasts as long as somebody reads it."""
         self.requests[method, route, f"{status // 100}xx"] += 1
-        self.request_seconds.add(seconds)
+        if seconds is not None:
+            self.request_seconds[route].add(seconds)
 
 
 FIGURES: Final = Figures()

@@ -50,9 +50,10 @@ def _counted(figures: Figures) -> Iterator[Metric]:
             family.add_metric(label, count)
         return family
 
-    def spread(name: str, told: str, one: Spread) -> Metric:
-        family = HistogramMetricFamily(name, told)
-        family.add_metric([], one.up_to(), one.total)
+    def spread(name: str, told: str, one: Spread | Mapping[str, Spread], label: str | None = None) -> Metric:
+        family = HistogramMetricFamily(name, told, labels=() if label is None else (label,))
+        for value, found in {"": one}.items() if isinstance(one, Spread) else one.items():
+            family.add_metric([] if label is None else [value], found.up_to(), found.total)
         return family
 
     def single(values: Mapping[str, int]) -> list[tuple[tuple[str, ...], int]]:
@@ -69,7 +70,7 @@ def _counted(figures: Figures) -> Iterator[Metric]:
     yield counter(
         "swath_http_requests", "Requests to the API.", ("method", "route", "status"), figures.requests.items()
     )
-    yield spread("swath_http_request_seconds", "How long an answer of the API took.", figures.request_seconds)
+    yield spread("swath_http_request_seconds", "How long an answer of the API took.", figures.request_seconds, "route")
 
 
 def _gauged(gauge: Gauge) -> Metric:

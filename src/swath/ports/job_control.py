@@ -40,11 +40,16 @@ class JobControl(Protocol):
         """
         ...
 
-    async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
+    async def change_policy(
+        self, job_id: str, policy: ExecutionPolicy, expected: ExecutionPolicy | None = None
+    ) -> JobStatus:
         """The job goes on by another policy, whatever state it is in. An equal one changes nothing.
 
         Leases handed out under the former one are told to stop, so everything that starts later obeys the new one.
         A lower `max_concurrent_workers` holds as soon as what runs beyond it has ended; nothing starts before.
+
+        `expected` is the policy that this one was made of; None if it is to hold whatever there was. Raises Outdated
+        when the job has another by now, unless that is this one.
         """
         ...
 

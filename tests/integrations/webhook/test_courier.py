@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -15,11 +16,13 @@ import standardwebhooks
 from msgspec.structs import replace
 
 from swath.bootstrap import Outside, Services, make_finisher, open_outside, open_services
-from swath.domain.errors import Conflict, UnknownName
+from swath.domain.errors import Conflict, StoreUnavailable, UnknownName
+from swath.domain.job import WaitingFor
 from swath.domain.secret import Secret
 from swath.domain.webhook import Webhook, WebhookState
 from swath.integrations.webhook import courier as courier_module
 from swath.integrations.webhook.log import entry_of, resend
+from swath.observe.context import serving
 from swath.settings import Settings
 from swath.testing.contracts.orders import ready, run_all
 from tests.integrations.webhook.receiver import Answer, Receiver, receiving, saying
@@ -38,9 +41,9 @@ class Office:
         self.outside = outside
         self.receiver = receiver
 
-    async def end_job(self, url: str | None = None, job_id: str = "job") -> None:
+    async def end_job(self, url: str | None = None, job_id: str = "job", request_id: str | None = None) -> None:
         """A job of three items that ends now."""
-        await ready(self.services.store, job_id, callback_url=url or self.receiver.url)
+        await ready(self.services.store, job_id, callback_url=url or self.receiver.url, request_id=request_id)
         await run_all(self.services.store)
         assert await make_finisher(self.services, "finisher").run_once() is not None
 
@@ -98,6 +101,38 @@ async def test_it_is_sent_again_on_schedule_under_one_id_and_then_given_up(tmp_p
     assert {one.headers["webhook-id"] for one in came} == {webhook.webhook_id}
     pauses = [after.at - before.at - before.seconds for before, after in pairwise(webhook.deliveries)]
     assert all(pause >= planned for pause, planned in zip(pauses, (0.02, 0.04, 0.08), strict=True))
+
+
+@pytest.mark.req("O1")
+async def test_lines_about_a_webhook_have_the_ids_of_its_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Property 38: also when a try could not be noted."""
+    told: list[tuple[int, str | None, str | None]] = []
+
+    class Served(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            told.append((record.levelno, serving().request_id, serving().job_id))
+            return True
+
+    async def away(*_: object) -> bool:
+        raise StoreUnavailable("it is away", WaitingFor.STORE)
+
+    log, served = logging.getLogger("swath.webhook"), Served()
+    caplog.set_level(logging.INFO, log.name)
+    log.addFilter(served)
+    try:
+        async with office(tmp_path, saying(500)) as one:
+            await one.end_job(request_id="6f1c0d0e-6a6f-4a58-9a3a-0d6d4c1f7a01")
+            await one.send()
+            await asyncio.sleep(0.05)
+            monkeypatch.setattr(type(one.services.store), "note_webhook", away)
+            await one.send()
+            monkeypatch.undo()
+    finally:
+        log.removeFilter(served)
+    ids = ("6f1c0d0e-6a6f-4a58-9a3a-0d6d4c1f7a01", "job")
+    assert told == [(logging.INFO, *ids), (logging.WARNING, *ids)]
 
 
 async def test_the_courier_knows_when_it_has_to_look_again(tmp_path: Path) -> None:

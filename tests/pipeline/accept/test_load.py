@@ -330,8 +330,8 @@ def test_an_item_carries_the_number_of_its_row() -> None:
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        (6, r"it has 8 rows, and this file ends after 6 rows \(line 7\); give another --job-id$"),
-        (7, r"row 8 differs.* \(the file ends on line 8\); give another --job-id$"),
+        (6, r"it has 8 rows, and this file ends after 6 rows \(line 7\); give another job id$"),
+        (7, r"row 8 differs.* \(the file ends on line 8\); give another job id$"),
     ],
     ids=["between two batches", "within a batch"],
 )

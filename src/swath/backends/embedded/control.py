@@ -15,7 +15,7 @@ from swath.backends.embedded.jobs import row_of, status
 from swath.backends.embedded.leases import held_items
 from swath.backends.embedded.schema import Rank
 from swath.backends.embedded.specs import decode_job, encode_job
-from swath.domain.errors import Conflict
+from swath.domain.errors import Conflict, Outdated
 from swath.domain.job import JobStatus, Stopping
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState, check_job
@@ -79,11 +79,15 @@ def cancel(db: sqlite3.Connection, boot: float, job_id: str) -> JobStatus:
     return status(db, boot, job_id)
 
 
-def change_policy(db: sqlite3.Connection, boot: float, job_id: str, policy: ExecutionPolicy) -> JobStatus:
+def change_policy(
+    db: sqlite3.Connection, boot: float, job_id: str, policy: ExecutionPolicy, expected: ExecutionPolicy | None
+) -> JobStatus:
     """See JobControl.change_policy."""
     row = job_to_change(db, job_id)
     job = decode_job(row["spec"])
     if policy != job.policy:
+        if expected not in (None, job.policy):
+            raise Outdated.policy(job_id)
         ended_at = row["ended_at"]
         db.execute(
             "UPDATE jobs SET spec = ?, concurrency = ?, revision = revision + 1, delete_at = ? WHERE job_no = ?",

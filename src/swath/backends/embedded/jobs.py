@@ -33,7 +33,7 @@ def row_of(db: sqlite3.Connection, job_id: str) -> sqlite3.Row:
     row: sqlite3.Row | None = cursor.fetchone()
     if row is None:
         known = (name for (name,) in db.execute("SELECT job_id FROM jobs ORDER BY job_no DESC LIMIT 1000"))
-        raise UnknownName.of("job", job_id, known, "see `swath jobs list`")
+        raise UnknownName.of("job", job_id, known, "see `swath jobs list` or GET /jobs")
     return row
 
 

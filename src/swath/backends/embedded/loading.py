@@ -45,8 +45,8 @@ def submit(db: sqlite3.Connection, boot: float, job: Job) -> JobStatus:
         )
     elif found[0]:
         raise Conflict.being_deleted(job.job_id)
-    elif not decode_job(found[1]).same_order(job):
-        raise Conflict(f"job {job.job_id!r} exists with another scraper or policy; choose another job id")
+    elif differences := decode_job(found[1]).differences(job):
+        raise Conflict.other_order(job.job_id, differences)
     return status(db, boot, job.job_id)
 
 

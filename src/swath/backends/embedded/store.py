@@ -149,8 +149,10 @@ class EmbeddedStore(EmbeddedService):
     async def cancel(self, job_id: str) -> JobStatus:
         return await self._change(job_id, control.cancel, self._clock.boot(), job_id)
 
-    async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
-        return await self._change(job_id, control.change_policy, self._clock.boot(), job_id, policy)
+    async def change_policy(
+        self, job_id: str, policy: ExecutionPolicy, expected: ExecutionPolicy | None = None
+    ) -> JobStatus:
+        return await self._change(job_id, control.change_policy, self._clock.boot(), job_id, policy, expected)
 
     async def retry(self, job_id: str, selection: Selection) -> JobStatus:
         return await self._change(job_id, generations.retry, self._clock.boot(), job_id, selection)

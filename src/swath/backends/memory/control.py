@@ -6,7 +6,7 @@ import msgspec
 
 from swath.backends.memory.records import StoredItem, StoredJob
 from swath.backends.memory.shelves import Shelves
-from swath.domain.errors import BadInput, Conflict
+from swath.domain.errors import BadInput, Conflict, Outdated
 from swath.domain.job import JobStatus, Stopping
 from swath.domain.pace import Pace
 from swath.domain.policy import ExecutionPolicy
@@ -52,10 +52,14 @@ class MemoryControl:
                 job.stopping = Stopping.CANCELLED
             return self._shelves.status(job)
 
-    async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
+    async def change_policy(
+        self, job_id: str, policy: ExecutionPolicy, expected: ExecutionPolicy | None = None
+    ) -> JobStatus:
         with self._shelves.open(job_id):
             job = self._job_to_change(job_id)
             if policy != job.order.policy:
+                if expected not in (None, job.order.policy):
+                    raise Outdated.policy(job_id)
                 job.order = msgspec.structs.replace(job.order, policy=policy)
                 job.revision += 1
             return self._shelves.status(job)

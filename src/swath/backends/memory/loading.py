@@ -26,8 +26,8 @@ class MemoryLoading:
         stored = self._shelves.jobs.get(job.job_id) or self._shelves.new_job(job)
         if stored.deleting:
             raise Conflict.being_deleted(job.job_id)
-        if not stored.first_order.same_order(job):
-            raise Conflict(f"job {job.job_id!r} exists with another scraper or policy; choose another job id")
+        if differences := stored.first_order.differences(job):
+            raise Conflict.other_order(job.job_id, differences)
         return stored
 
     async def order(self, job: Job, batch: Batch) -> JobStatus:

@@ -61,7 +61,7 @@ class Shelves:
     def job(self, job_id: str) -> StoredJob:
         """Raises UnknownName."""
         if job_id not in self.jobs:
-            raise UnknownName.of("job", job_id, self.jobs, "see `swath jobs list`")
+            raise UnknownName.of("job", job_id, self.jobs, "see `swath jobs list` or GET /jobs")
         return self.jobs[job_id]
 
     def new_job(self, order: Job) -> StoredJob:

@@ -4,6 +4,7 @@ has the item. After: inert.py puts them into an answer.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import zlib
@@ -21,7 +22,7 @@ from swath.ports.result_storage import ResultStorage
 
 __all__ = ["Stored", "find_artifact", "names_of"]
 
-PIECE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 256 << 10  # a few of them are held for each download; of a bucket each is a request
 _WORDS: Final = {
     "html": "html.html",
     "data": "data.json",
@@ -31,6 +32,7 @@ _WORDS: Final = {
 _FENCE: Final = re.compile(r"~[0-9]+/")  # where a bucket keeps the files of a later claim
 _GZIP: Final = b"\x1f\x8b\x08"
 _GZIP_WBITS: Final = 31
+_SIZE_BYTES: Final = 4  # at the end of a gzip; pages are far smaller than what would not fit
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -111,8 +113,26 @@ class Stored:
             raise self._damaged("has other bytes than were stored")
         yield piece
 
-    async def unpacked(self, first: bytes) -> AsyncIterator[bytes]:
-        """The page as it was fetched, in pieces."""
+    async def unpacked_size(self) -> int:
+        """How many bytes a packed page has: gzip says so at its end."""
+        return int.from_bytes(await self.read(max(0, self.artifact.size - _SIZE_BYTES), _SIZE_BYTES), "little")
+
+    async def unpacked(self, span: Span, first: bytes) -> AsyncIterator[bytes]:
+        """These bytes of the page as it was fetched, in pieces; those before them are unpacked and let go."""
+        at = 0
+        async for piece in self._all_unpacked(first):
+            wanted = piece[max(0, span.start - at) : span.end - at]
+            at += len(piece)
+            if wanted:
+                yield wanted
+            else:
+                await asyncio.sleep(0)  # nobody who is sent something holds us up here, so others get their turn
+            if at >= span.end and not span.whole:
+                return
+        if at < span.end:
+            raise self._damaged("is too short")
+
+    async def _all_unpacked(self, first: bytes) -> AsyncIterator[bytes]:
         size = self.artifact.size
         unpacking = zlib.decompressobj(_GZIP_WBITS)
         try:

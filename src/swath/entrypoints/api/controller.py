@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 from swath.bootstrap import Outside, Services
 from swath.entrypoints.api.doorkeeper import Doorkeeper
 from swath.entrypoints.api.hub import Hub
+from swath.entrypoints.api.inert import Downloads
 from swath.entrypoints.api.loads import Loads
 from swath.entrypoints.api.queue_depth import QueueDepth
 from swath.kit.registry import Registry
@@ -34,6 +35,7 @@ class Controller(msgspec.Struct, frozen=True, kw_only=True):
     worker: Worker | None = None
     started_at: float = 0.0
     loads: Loads = msgspec.field(default_factory=Loads)
+    downloads: Downloads = msgspec.field(default_factory=Downloads)
     depth: QueueDepth = msgspec.field(default_factory=QueueDepth)
 
     @property

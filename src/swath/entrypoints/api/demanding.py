@@ -19,7 +19,7 @@ from swath.domain.site_circuit import CircuitState, open_until
 from swath.entrypoints.api.controller import Controller
 from swath.entrypoints.api.envelope import request_id
 from swath.entrypoints.api.errors import ApiError, ErrorCode
-from swath.entrypoints.api.ordering import check_callback
+from swath.entrypoints.api.ordering import check_address
 from swath.entrypoints.api.problems import Problem, refused_fields
 from swath.kit.scraper import HttpScraper
 from swath.pipeline.accept.on_demand import Demand, Target, WrongTarget, demand_of, takes_url
@@ -61,7 +61,7 @@ async def prepare(controller: Controller, wish: Wish) -> Demand:
     except WrongTarget as wrong:
         raise refused_fields([Problem(wish.path(wrong.number, wrong.path), wrong.what)]) from None
     if wish.callback_url is not None:
-        await check_callback(controller, wish.callback_url)
+        await check_address(controller, wish.callback_url)
     _check_sites(controller, demand)
     return demand
 

@@ -22,12 +22,13 @@ from swath.entrypoints.api.errors import ApiError, ErrorCode
 from swath.ports.clock import Clock
 from swath.ports.key_ring import KeyRing
 
-__all__ = ["Caller", "Doorkeeper", "any_living_key", "is_loopback"]
+__all__ = ["NONE_ALIVE", "Caller", "Doorkeeper", "is_loopback"]
 
 KEYS_SECONDS: Final = 2.0  # for which what the store said of its keys is believed
 READ_SECONDS: Final = 5.0  # that the store may take to say it
 STALE_SECONDS: Final = 300.0  # for which it is believed while the store does not answer: metrics and health go on
 MOST_CALLERS: Final = 10_000  # whose pace is remembered; the one who was silent longest makes room
+NONE_ALIVE: Final = "every service key has expired or was revoked, so nobody is let in"
 WRONG_COST: Final = 10.0  # a wrong key costs as much as so many requests: guessing is slow
 
 
@@ -67,12 +68,14 @@ class Doorkeeper:
         return caller
 
     def _known(self, shown: Sequence[str], peer: str | None) -> Caller:
-        text = shown[0] if len(shown) == 1 else ""
+        text, now = shown[0] if len(shown) == 1 else "", self._clock.now()
         key = self._keys.get(id_of(text) or "")
-        if not matches(key, text, self._clock.now()) or key is None:
+        if not matches(key, text, now) or key is None:
             self._take(f"peer {peer}", WRONG_COST if shown else 1.0)
             wrong = "the service key in the header X-Service-Key is wrong, expired or revoked"
             told = wrong if shown else "give a service key in the header X-Service-Key"
+            if not any(one.alive(now) for one in self._keys.values()) and self._keys:
+                told = f"{NONE_ALIVE}; make one with `swath keys create NAME`"
             raise ApiError(ErrorCode.AUTHENTICATION_ERROR, told, headers={"WWW-Authenticate": "X-Service-Key"})
         return Caller(key.key_id, key.scopes)
 
@@ -119,11 +122,6 @@ def _anonymous(peer: str | None) -> Caller:
 def _allows(held: Scope, scope: Scope) -> bool:
     order = list(Scope)
     return order.index(held) >= order.index(scope)
-
-
-async def any_living_key(ring: KeyRing, now: float) -> bool:
-    """Whether anybody could come in from another machine; without that, `serve` binds loopback only."""
-    return any(key.alive(now) for key in await ring.keys())
 
 
 def is_loopback(host: str) -> bool:

@@ -17,6 +17,8 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from starlette.requests import ClientDisconnect
 
 from swath.entrypoints.api.errors import ApiError, ErrorCode, translated
+from swath.entrypoints.api.problems import Problem, refused_fields
+from swath.entrypoints.api.watched import note_answer
 from swath.observe.context import serve_request
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Edge:
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
         self._app = app
-        self._hosts = frozenset({"localhost", *(host.lower() for host in hosts)})
+        self._names = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
@@ -55,7 +57,13 @@ class Edge:
         out = _Out(send, shown_id)
         try:
             self._look_over(scope, headers)
-            await self._app({**scope, "path": _path(scope)}, receive, out.send)
+            inner = {**scope, "path": _path(scope)}
+        except ApiError as error:
+            note_answer(scope, error.status, 0.0)
+            await error.answer()(scope, receive, out.send)
+            return
+        try:
+            await self._app(inner, receive, out.send)
         except ClientDisconnect:
             _log.info("the caller went away")
         except Exception as error:
@@ -69,7 +77,7 @@ class Edge:
             raise ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "the request has too many headers, or too long ones")
         if len(scope["query_string"]) > MOST_QUERY_BYTES or len(_raw_path(scope)) > MOST_PATH_BYTES:
             raise ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "the address is too long")
-        if _KEY_IN_QUERY.search(scope["query_string"]):
+        if _KEY_IN_QUERY.search(unquote_to_bytes(scope["query_string"])):
             told = "an address is no place for a key: it ends up in logs; send it in X-Service-Key, and revoke this one"
             raise ApiError(ErrorCode.AUTHENTICATION_ERROR, told)
         host = headers.only(b"host")
@@ -77,19 +85,22 @@ class Edge:
             told = "this controller does not serve that Host; add its name to SWATH_ALLOWED_HOSTS"
             raise ApiError(ErrorCode.FORBIDDEN, told)
         origins = headers.all(b"origin")
-        if origins and origins != [f"{scope['scheme']}://{host}"]:
+        if origins and (len(origins) > 1 or origins[0] not in self._own_origins(scope, host)):
             raise ApiError(ErrorCode.FORBIDDEN, "pages of other origins may not use this controller")
+        if len(headers.all(b"idempotency-key")) > 1:
+            raise refused_fields([Problem("Idempotency-Key", "is given more than once", "header")])
+
+    def _own_origins(self, scope: Scope, host: str) -> tuple[str, ...]:
+        """Behind what ends TLS for us a name has https, of which our own socket knows nothing."""
+        own, name = f"{scope['scheme']}://{host}", _host_name(host)
+        return (own, f"https://{host}") if name in self._names and not _is_address(name) else (own,)
 
     def _serves(self, host: str) -> bool:
         """An address is no name that somebody could point at us, so addresses are fine whoever they stand for."""
         name = _host_name(host)
         if name is None:
             return False
-        try:
-            ip_address(name)
-        except ValueError:
-            return name in self._hosts or name.endswith(".localhost")
-        return True
+        return name in self._names or name == "localhost" or name.endswith(".localhost") or _is_address(name)
 
 
 def told(error: Exception) -> ApiError:
@@ -148,6 +159,14 @@ def _host_name(host: str) -> str | None:
         return None
     whole = not parts.path and not parts.query and not parts.fragment and "@" not in host
     return parts.hostname.rstrip(".") if whole and parts.hostname else None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _raw_path(scope: Scope) -> bytes:

@@ -16,7 +16,7 @@ from swath.entrypoints.api.envelope import ErrorEnvelope, request_id, said
 if TYPE_CHECKING:
     from fastapi import Response
 
-__all__ = ["STATUS_OF", "ApiError", "ErrorCode", "declared", "translated"]
+__all__ = ["STATUS_OF", "STORE_SECONDS", "ApiError", "ErrorCode", "declared", "translated"]
 
 STORE_SECONDS: Final = 5  # after which a caller may ask a store again that did not answer
 
@@ -146,7 +146,8 @@ def translated(error: Exception) -> ApiError:
         case Conflict(row=row):
             return ApiError(ErrorCode.CONFLICT, str(error), None if row is None else {"row": row})
         case BadInput() | UserError():
-            return ApiError(ErrorCode.VALIDATION_ERROR, str(error))
+            whole = {"path": "", "in": "body", "message": str(error)}
+            return ApiError(ErrorCode.VALIDATION_ERROR, str(error), {"fields": [whole], "count": 1})
         case StoreUnavailable(waiting_for=waiting_for):
             told = {"waiting_for": waiting_for}
             return ApiError(ErrorCode.STORE_UNAVAILABLE, str(error), told, retry_after=STORE_SECONDS)

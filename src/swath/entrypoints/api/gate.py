@@ -48,6 +48,7 @@ async def admit(request: Request, scope: Scope) -> Caller:
     if known is None:
         peer = None if request.client is None else request.client.host
         doorkeeper = controller_of(request).doorkeeper
-        known = await doorkeeper.admit(request.headers.getlist(KEY_HEADER), peer, scope)
+        shown = [key.strip(" \t") for key in request.headers.getlist(KEY_HEADER)]  # HTTP allows blanks around it
+        known = await doorkeeper.admit(shown, peer, scope)
         request.state.caller = known
     return known

@@ -19,6 +19,7 @@ from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
 from swath.entrypoints.api.topics import AllJobs, OneJob
 from swath.entrypoints.api.watch import Watch
+from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
 from swath.ports.news import News
 
@@ -37,12 +38,12 @@ Waiting = asyncio.Future[ItemRecord | None]
 class Hub:
     """`look` reads a job as people see it. Lives on one event loop."""
 
-    def __init__(self, store: JobStore, look: Look) -> None:
+    def __init__(self, store: JobStore, look: Look, clock: Clock) -> None:
         self._store = store
         self._look = look
         self._tasks: dict[str, dict[Waiting, str]] = {}  # by job: who waits for which task
         self._topics: dict[str, OneJob] = {}
-        self._all = AllJobs(store)
+        self._all = AllJobs(store, clock)
         self._news: News | None = None
         self._listening: asyncio.Task[None] | None = None
         self._streams_ended = False
@@ -145,10 +146,12 @@ class Hub:
                 try:
                     changed = await news.hear(LOOK_SECONDS)
                     begun = time.monotonic()
+                    if changed:
+                        await self._tell(changed)
                     if not changed or begun - looked_at > LOOK_SECONDS:
-                        looked_at, changed = begun, None
-                    await self._tell(changed)
-                    if changed is None:  # others may change something all the time: no more than half of ours is theirs
+                        looked_at = begun
+                        await self._tell(None)
+                        # Others may change something all the time: no more than half of our time is theirs.
                         await asyncio.sleep(min(LOOK_SECONDS, time.monotonic() - begun))
                 except SwathError as error:
                     _log.warning("nobody was told: %s", error)
@@ -201,8 +204,11 @@ class Expected:
 
     def __init__(self, waiting: Waiting) -> None:
         self._waiting = waiting
+        self.let_go = False
 
     async def ended(self, seconds: float) -> ItemRecord | None:
-        """The task when it has ended; None when that takes longer, or the controller stops."""
+        """The task when it has ended; None when that takes longer, or, with `let_go`, when the controller stops."""
         done, _ = await asyncio.wait({self._waiting}, timeout=seconds)
-        return self._waiting.result() if done else None
+        record = self._waiting.result() if done else None
+        self.let_go = bool(done) and record is None
+        return record

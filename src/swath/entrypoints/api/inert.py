@@ -6,15 +6,21 @@ before can take them away.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-__all__ = ["IMAGE_TYPES", "Span", "Unsatisfiable", "content_type", "file_name", "inert", "wanted_span"]
+from swath.entrypoints.api.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from fastapi import Response
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["IMAGE_TYPES", "Downloads", "Span", "Unsatisfiable", "content_type", "file_name", "inert", "wanted_span"]
 
 _INERT: Final = {
     "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -34,6 +40,8 @@ IMAGE_TYPES: Final = (*dict.fromkeys(_IMAGES.values()), "image/webp")
 _RANGE: Final = re.compile(r"\s*bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})\s*", re.IGNORECASE)
 _RANGES: Final = re.compile(r"\s*bytes\s*=\s*[\d\s,-]+", re.IGNORECASE)
 _LONGEST_NAME: Final = 100
+MOST_AT_ONCE: Final = 32  # files in pieces; each holds about a megabyte
+PLACE_SECONDS: Final = 10.0  # that one waits until another is over
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -96,11 +104,41 @@ def file_name(key: str) -> str:
     return name or "artifact"
 
 
-def inert(
-    body: bytes | AsyncIterator[bytes], status: int, headers: Mapping[str, str], name: str, kind: str
-) -> Response:
-    """The answer. A body that is all there says its own length; one in pieces needs it among the headers."""
-    made = StreamingResponse(body, status) if not isinstance(body, bytes) else Response(body, status)
+class Downloads:
+    """How many files are handed out in pieces at once. One per controller."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+
+    def answer(self, pieces: AsyncIterator[bytes], status: int) -> Response:
+        """An answer that waits for its place; where none gets free it is rate_limited."""
+        return _InPieces(pieces, status, self._places)
+
+
+class _InPieces(StreamingResponse):
+    """Has its place only while it is sent: an answer that is never sent cannot keep one."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], status: int, places: asyncio.Semaphore) -> None:
+        super().__init__(pieces, status)
+        self._places = places
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with asyncio.timeout(PLACE_SECONDS):
+                await self._places.acquire()
+        except TimeoutError:
+            told = f"{MOST_AT_ONCE} downloads are under way here; try again later"
+            refusal = ApiError(ErrorCode.RATE_LIMITED, told, retry_after=PLACE_SECONDS)
+            await refusal.answer()(scope, receive, send)
+            return
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._places.release()
+
+
+def inert(made: Response, headers: Mapping[str, str], name: str, kind: str) -> Response:
+    """That answer, unable to do anything. One that is all there knows its length; one in pieces needs it here."""
     for header, value in headers.items():
         made.headers[header] = value
     for header, value in _INERT.items():

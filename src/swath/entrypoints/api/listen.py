@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Listener", "bind", "url_of"]
 
 BACKLOG: Final = 2_048
+SEND_BUFFER_BYTES: Final = 256 << 10  # of the system, for each connection; larger ones hide for long who does not read
 KEEP_ALIVE_SECONDS: Final = 15
 START_SECONDS: Final = 10.0
 CUT_SECONDS: Final = 2.0
@@ -44,6 +45,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise BadInput(f"cannot listen at {host}: {error.strerror}; correct --host") from None
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # connections inherit it
         if family == socket.AF_INET6:
             with suppress(OSError):  # `::` means both, also where the system is set up otherwise
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

@@ -1,4 +1,4 @@
-"""Loads: who adds rows to which job just now, and how many do so at once.
+"""Loads: who adds rows to which job just now, and how many do so at once; Pace: whether a sender keeps others waiting.
 
 Two loads of one job would get into each other's batches, so one waits for the other: mostly a sender that came back
 before its broken connection was noticed. And each load holds some batches in memory, so only a few run at a time.
@@ -14,11 +14,13 @@ from typing import Final
 
 from swath.entrypoints.api.errors import ApiError, ErrorCode
 
-__all__ = ["Loads"]
+__all__ = ["LEAST_BYTES_PER_SECOND", "Loads", "Pace"]
 
 TURN_SECONDS: Final = 5.0
 MOST_AT_ONCE: Final = 4
 PLACE_SECONDS: Final = 60.0  # that a sender waits, with its body unread, until another is done
+PACE_SECONDS: Final = 30.0  # over which a pace is measured; whoever waits for a place waits longer
+LEAST_BYTES_PER_SECOND: Final = 1 << 10
 
 
 class Loads:
@@ -28,6 +30,12 @@ class Loads:
         self._locks: dict[str, asyncio.Lock] = {}
         self._users: Counter[str] = Counter()
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._waiting = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits for a place."""
+        return self._waiting > 0
 
     @asynccontextmanager
     async def turn(self, job_id: str, seconds: float = TURN_SECONDS) -> AsyncIterator[None]:
@@ -48,16 +56,37 @@ class Loads:
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
         """One of the few that read at once. Raises ApiError rate_limited when none gets free."""
+        self._waiting += 1
         try:
             async with asyncio.timeout(PLACE_SECONDS):
                 await self._places.acquire()
         except TimeoutError:
             told = f"{MOST_AT_ONCE} loads are under way here; try again later"
             raise ApiError(ErrorCode.RATE_LIMITED, told, retry_after=PLACE_SECONDS) from None
+        finally:
+            self._waiting -= 1
         try:
             yield
         finally:
             self._places.release()
+
+
+class Pace:
+    """How fast a sender sends: only the time counts in which we wait for it, not that in which we hold it up."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._bytes = 0
+
+    def is_slow(self, waited_seconds: float, came_bytes: int) -> bool:
+        """Whether it sent too little, told whenever enough time has passed to say so."""
+        self._seconds += waited_seconds
+        self._bytes += came_bytes
+        if self._seconds < PACE_SECONDS:
+            return False
+        slow = self._bytes < LEAST_BYTES_PER_SECOND * self._seconds
+        self._seconds, self._bytes = 0.0, 0
+        return slow
 
 
 async def _acquired(lock: asyncio.Lock, job_id: str, seconds: float) -> None:

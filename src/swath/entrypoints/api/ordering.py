@@ -11,12 +11,11 @@ import contextlib
 import hashlib
 import secrets
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from swath.domain.errors import BadInput, Failed, SwathError, UnknownName
-from swath.domain.failure import FailureKind
+from swath.domain.errors import BadInput, SwathError, UnknownName
 from swath.domain.job import Job, JobStatus
 from swath.entrypoints.api.bodies import NewJob
 from swath.entrypoints.api.controller import Controller
@@ -25,6 +24,7 @@ from swath.entrypoints.api.problems import MOST_TOLD, Problem, path_of, refused_
 from swath.kit.author_errors import one_line
 from swath.kit.scraper import HttpScraper
 from swath.pipeline.accept.batches import CheckedBatch, checked_batches
+from swath.pipeline.accept.callback import check_callback
 from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.explain import described
 from swath.pipeline.accept.load import load
@@ -37,10 +37,7 @@ from swath.proxies.ways import check_wish
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["check_callback", "order"]
-
-RESOLVE_SECONDS: Final = 5.0
-_LATER: Final = frozenset({FailureKind.DNS_TEMPORARY})  # nobody can tell now; it is looked at again when it is used
+__all__ = ["check_address", "order"]
 
 
 async def order(controller: Controller, body: NewJob, idempotency_key: str | None) -> tuple[JobStatus, bool]:
@@ -53,7 +50,7 @@ async def order(controller: Controller, body: NewJob, idempotency_key: str | Non
     except BadInput as error:
         raise refused_fields([Problem("execution_policy.proxy", str(error))]) from None
     if job.callback_url is not None:
-        await check_callback(controller, job.callback_url)
+        await check_address(controller, job.callback_url)
     new = not await _exists(controller, job.job_id)
     if body.items is None:
         status = await services.store.submit(job)
@@ -61,14 +58,14 @@ async def order(controller: Controller, body: NewJob, idempotency_key: str | Non
         rows = [item.model_dump(exclude_none=True) for item in body.items]
         status = await _with_items(controller, job, scraper, rows, new=new)
     await announce(services.queue, services.clock, status)
-    return status, new
+    return status, new and _is_ours(status.job, job)
 
 
 def _job_of(body: NewJob, scraper: HttpScraper, idempotency_key: str | None, now: float) -> Job:
     job_id = body.job_id
     if job_id is None:  # the same key gives the same job, and the store compares what was ordered under it
-        mark = secrets.token_hex(8) if idempotency_key is None else _digest(idempotency_key)
-        job_id = f"{scraper.id}-{mark}"
+        made = f"{scraper.id}-{secrets.token_hex(8)}"
+        job_id = made if idempotency_key is None else f"order-{_digest(idempotency_key)}"
     return Job(
         job_id=job_id,
         scraper_id=scraper.id,
@@ -87,16 +84,17 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
-async def check_callback(controller: Controller, url: str) -> None:
-    """Raises ApiError when nothing may be sent there. Where it leads then is looked at again."""
+async def check_address(controller: Controller, url: str) -> None:
+    """Raises ApiError when nothing may be sent there."""
     try:
-        async with asyncio.timeout(RESOLVE_SECONDS):
-            await controller.outside.guard.check(url)
-    except TimeoutError:
-        return
-    except Failed as failed:
-        if failed.failure.kind not in _LATER:
-            raise refused_fields([Problem("callback_url", failed.failure.message)]) from None
+        await check_callback(controller.outside.guard, url)
+    except BadInput as error:
+        raise refused_fields([Problem("callback_url", str(error))]) from None
+
+
+def _is_ours(stored: Job, job: Job) -> bool:
+    """Of many who order the same at once the store keeps one order, with the request that brought it."""
+    return (stored.request_id, stored.created_at) == (job.request_id, job.created_at)
 
 
 async def _exists(controller: Controller, job_id: str) -> bool:

@@ -1,12 +1,14 @@
 """BoundedProtocol: the server's end of a connection, with bounds on what comes before any of our code sees a request.
 
-Before: a socket (listen.py). After: edge.py, which sees whole requests only. Without it a head that never ends would be
-kept in memory as long as it comes.
+Before: a socket (listen.py). After: edge.py, which sees whole requests only; what goes back passes outgoing.py. Without
+it a head that never ends would be kept in memory as long as it comes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import resource
 import uuid
 from contextvars import copy_context
 from http import HTTPStatus
@@ -16,12 +18,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from swath.entrypoints.api.edge import MOST_PATH_BYTES, MOST_QUERY_BYTES, REQUEST_ID_HEADER
 from swath.entrypoints.api.errors import ApiError, ErrorCode
+from swath.entrypoints.api.outgoing import LINGER_SECONDS, Outgoing
 from swath.observe.context import serve_request
 
 __all__ = ["BoundedProtocol"]
 
 MOST_HEAD_BYTES: Final = 128 << 10  # more than edge.py lets through, so that most get an answer in the envelope
 HEAD_SECONDS: Final = 20.0  # from the first byte of a request, or from the connection, to the end of its headers
+MOST_CONNECTIONS: Final = 1_500  # at once: more than there may be event streams
+AGAIN_SECONDS: Final = 5.0
+
+_FOREIGN_METHOD: Final = re.compile(rb"[A-Za-z][!#$%&'*+.^_`|~0-9A-Za-z-]{0,30} [^ \r\n]{1,8000} HTTP/1\.[01]\r?\n")
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -31,20 +38,37 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._head_bytes = 0
         self._in_head = True
+        self._foreign = False
+        self._arriving = False
         self._timer: asyncio.TimerHandle | None = None
+        self._outgoing: Outgoing | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """See asyncio.Protocol."""
-        super().connection_made(transport)
-        self._begin_head()
+        self._outgoing = Outgoing(transport, self.loop, lambda: self._arriving)
+        super().connection_made(self._outgoing)
+        most, now = _most_connections(), len(self.connections)
+        if now > most + most // 10:  # some are told so; it must not take as long as serving them
+            transport.abort()
+        elif now > most:
+            told = f"{most:,} connections are open here already; try again later"
+            self._refuse(ApiError(ErrorCode.RATE_LIMITED, told, retry_after=AGAIN_SECONDS))
+        else:
+            self._begin_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._end_head()
+        if self._outgoing is not None:
+            self._outgoing.lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
+        if self._outgoing is not None and self._outgoing.is_closing():
+            self._outgoing.drop(len(data))
+            return
+        self._foreign = not self._arriving and _FOREIGN_METHOD.match(data) is not None
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
@@ -54,12 +78,31 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins, on a new connection or on one that was kept."""
         super().on_message_begin()
+        self._arriving = True
         self._begin_head()
 
     def on_headers_complete(self) -> None:
         """Now it is the app's."""
         self._end_head()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """All of it has come."""
+        self._arriving = False
+        self._end_head()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The answer is out. What still comes of its request is read over, if that does not take long."""
+        super().on_response_complete()
+        if self._arriving and not self._in_head and self.cycle.response_complete and not self.transport.is_closing():
+            self._timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+    def shutdown(self) -> None:
+        """The server stops."""
+        if self._outgoing is not None:
+            self._outgoing.hurry()
+        super().shutdown()
 
     def _begin_head(self) -> None:
         self._end_head()
@@ -78,14 +121,26 @@ class BoundedProtocol(HttpToolsProtocol):
         del msg
         if len(self.url or b"") > MOST_PATH_BYTES + MOST_QUERY_BYTES:  # so long that it was not even parsed
             self._refuse(ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "the address is too long"))
+        elif self._foreign:
+            allowed = {"Allow": "DELETE, GET, HEAD, PATCH, POST"}
+            self._refuse(ApiError(ErrorCode.METHOD_NOT_ALLOWED, "that method is known nowhere here", headers=allowed))
         else:
             self._refuse(ApiError(ErrorCode.VALIDATION_ERROR, "that is not a request of HTTP/1.1"))
 
     def _refuse(self, error: ApiError) -> None:
         self._end_head()
-        if not self.transport.is_closing():
-            self.transport.write(copy_context().run(_raw_answer, error))
-            self.transport.close()
+        if self._outgoing is None or self._outgoing.is_closing():
+            return
+        if getattr(self.cycle, "response_complete", True):
+            self._outgoing.refuse(copy_context().run(_raw_answer, error))
+        else:  # it would get into the middle of another answer
+            self._outgoing.close()
+
+
+def _most_connections() -> int:
+    """So many that files and the store get descriptors, too."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if descriptors < 0 else min(MOST_CONNECTIONS, descriptors * 3 // 4)
 
 
 def _raw_answer(error: ApiError) -> bytes:

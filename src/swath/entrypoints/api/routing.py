@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Request, Response
@@ -18,7 +18,8 @@ from pydantic import BaseModel
 from swath.entrypoints.api.controller import controller_of
 from swath.entrypoints.api.errors import ApiError, ErrorCode
 from swath.entrypoints.api.gate import admit, scope_among
-from swath.entrypoints.api.problems import refused
+from swath.entrypoints.api.problems import Problem, refused, refused_fields
+from swath.pipeline.accept.explain import listed, near
 from swath.pipeline.accept.json_rows import DEPTH_LIMIT
 from swath.pipeline.accept.strict_json import DECODER, Refused, depth_of, has_half_a_pair
 
@@ -42,16 +43,30 @@ class ApiRoute(APIRoute):
         """See APIRoute."""
         handle, model = super().get_route_handler(), _model_of(self)
         scope, takes_json = scope_among(_calls(self.dependant)), self.body_field is not None
+        names = frozenset(_query_names(self.dependant))
 
         async def handler(request: Request) -> Response:
             if scope is not None:
                 await admit(request, scope)
+            _check_query(request, names)
             try:
                 return await handle(await _with_json(request) if takes_json else request)
             except RequestValidationError as error:
                 raise refused(error.errors(), model) from None
 
         return handler
+
+
+def _check_query(request: Request, names: Collection[str]) -> None:
+    """A filter whose name is misspelled would list everything. Raises ApiError."""
+    unknown = [name for name in dict.fromkeys(request.query_params) if name not in names]
+    if unknown:
+        raise refused_fields([Problem(name, _not_known(name, names), "query") for name in unknown])
+
+
+def _not_known(name: str, names: Collection[str]) -> str:
+    takes = f"; allowed: {listed(sorted(names))}" if names else "; this endpoint takes none"
+    return f"is not known{near(name, names) or takes}"
 
 
 class _JsonRequest(Request):
@@ -145,6 +160,18 @@ def _calls(dependant: Dependant) -> Iterable[object]:
     for inner in dependant.dependencies:
         yield inner.call
         yield from _calls(inner)
+
+
+def _query_names(dependant: Dependant) -> Iterable[str]:
+    """What may be said in the address, here or in what is depended on."""
+    for field in dependant.query_params:
+        model: object = field.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            yield from (inner.alias or name for name, inner in model.model_fields.items())
+        else:
+            yield field.alias
+    for inner in dependant.dependencies:
+        yield from _query_names(inner)
 
 
 def _model_of(route: APIRoute) -> type[BaseModel] | None:

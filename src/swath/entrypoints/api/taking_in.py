@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.requests import ClientDisconnect
 
-from swath.domain.errors import BadInput, Conflict, SwathError
+from swath.domain.errors import BadInput, Conflict, StoreUnavailable, SwathError
 from swath.domain.job import JobStatus
 from swath.domain.transitions import JobState
 from swath.entrypoints.api.controller import Controller
-from swath.entrypoints.api.errors import ApiError, ErrorCode, translated
+from swath.entrypoints.api.errors import ApiError, translated
+from swath.entrypoints.api.loads import LEAST_BYTES_PER_SECOND, Loads, Pace
+from swath.entrypoints.api.problems import Problem, refused_fields
 from swath.kit.author_errors import one_line
+from swath.kit.scraper import HttpScraper
 from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.file_source import Format
 from swath.pipeline.accept.report import LoadOptions, LoadReport, RowsRefused
 from swath.pipeline.accept.robots_vet import refuse_if_robots_deny_all
-from swath.pipeline.accept.stream_load import find_start, load_stream
+from swath.pipeline.accept.stream_load import fields_before, find_start, load_stream
 from swath.pipeline.accept.streams import ByteStream, StreamSource
 from swath.pipeline.dispatch.announce import announce
 
@@ -33,6 +36,7 @@ __all__ = ["LoadOrder", "format_of", "load_view", "start_load", "take_in"]
 
 NAME: Final = "body"  # what messages call it
 SILENT_SECONDS: Final = 60.0  # a sender that says nothing for so long holds up others
+PROGRESS_SECONDS: Final = 2.0  # that a store in trouble gets to say how far a load came
 _JSONL: Final = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
 _FORMATS: Final[dict[str, Format | None]] = {
     **dict.fromkeys(_JSONL, Format.JSONL),
@@ -58,17 +62,21 @@ class LoadOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def format_of(request: Request, said: Format | None) -> Format | None:
-    """By what the caller says; None: by the first character. Raises BadInput for what no load can be."""
+    """By what the caller says; None: by the first character. Raises ApiError for what no load can be."""
     kind, _, parameters = request.headers.get("content-type", "").lower().partition(";")
     charset = parameters.partition("charset=")[2].strip(' "')
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
-        raise BadInput(f"Content-Encoding: {encoding} is not read; send it as it is, or as gzip")
+        raise _header("Content-Encoding", f"{encoding} is not read; send it as it is, or as gzip")
     if charset not in _UTF8:
-        raise BadInput(f"Content-Type: charset {charset} is not read; send UTF-8")
+        raise _header("Content-Type", f"charset {charset} is not read; send UTF-8")
     if said is None and kind.strip() not in _FORMATS:
-        raise BadInput(f"Content-Type: {kind.strip()} is not read; send application/x-ndjson or text/csv")
+        raise _header("Content-Type", f"{kind.strip()} is not read; send application/x-ndjson or text/csv")
     return said or _FORMATS[kind.strip()]
+
+
+def _header(name: str, message: str) -> ApiError:
+    return refused_fields([Problem(name, message, "header")])
 
 
 async def take_in(controller: Controller, job_id: str, request: Request, order: LoadOrder) -> dict[str, Any]:
@@ -81,19 +89,20 @@ async def take_in(controller: Controller, job_id: str, request: Request, order: 
     scraper = await asyncio.to_thread(controller.registry.get, job.scraper_id, job.scraper_source)
     async with controller.loads.turn(job_id), controller.loads.place():
         try:
-            checker = RowChecker(scraper.Input, mapping=order.mapping, id_column=order.id_column)
-            report = await _load(controller, job_id, request, order, checker)
-        except (BadInput, Conflict) as error:
+            report = await _load(controller, job_id, request, order, scraper)
+        except (BadInput, Conflict, StoreUnavailable) as error:
             raise await _with_progress(controller, job_id, error) from error
         return load_view(job_id, report, (await store.status(job_id)).loaded_rows)
 
 
 async def _load(
-    controller: Controller, job_id: str, request: Request, order: LoadOrder, checker: RowChecker
+    controller: Controller, job_id: str, request: Request, order: LoadOrder, scraper: HttpScraper
 ) -> LoadReport:
     store, stream = controller.services.store, ByteStream()
     start = await find_start(store, job_id, order.key, order.offset)
-    fed = asyncio.create_task(_feed(request, stream))
+    before = await fields_before(store, job_id, start) if order.offset else ()
+    checker = RowChecker(scraper.Input, mapping=order.mapping, id_column=order.id_column, before=before)
+    fed = asyncio.create_task(_feed(request, stream, controller.loads))
     try:
         source = StreamSource(NAME, stream, order.form)
         return await load_stream(store, job_id, source, checker, start, order.options)
@@ -103,14 +112,19 @@ async def _load(
         await asyncio.gather(fed, return_exceptions=True)
 
 
-async def _feed(request: Request, stream: ByteStream) -> None:
-    chunks = aiter(request.stream())
+async def _feed(request: Request, stream: ByteStream, loads: Loads) -> None:
+    chunks, pace, clock = aiter(request.stream()), Pace(), asyncio.get_running_loop().time
     try:
         while True:
+            begun = clock()
             async with asyncio.timeout(SILENT_SECONDS):
                 chunk = await anext(chunks, None)
             if chunk is None:
                 break
+            if pace.is_slow(clock() - begun, len(chunk)) and loads.wanted:
+                told = f"came slower than {LEAST_BYTES_PER_SECOND:,} bytes a second while other loads wait"
+                stream.end(BadInput(f"{NAME}: {told}; send it again"))
+                return
             await stream.feed(chunk)
     except TimeoutError:
         stream.end(BadInput(f"{NAME}: nothing came of it for {SILENT_SECONDS:g} s; send it again"))
@@ -123,15 +137,16 @@ async def _feed(request: Request, stream: ByteStream) -> None:
         stream.end()
 
 
-async def _with_progress(controller: Controller, job_id: str, error: BadInput | Conflict) -> ApiError:
+async def _with_progress(controller: Controller, job_id: str, error: SwathError) -> ApiError:
     told = translated(error)
     details: dict[str, Any] = dict(told.details or {})
     if isinstance(error, RowsRefused):
         details |= load_view(job_id, error.report, 0)
-    with contextlib.suppress(SwathError):  # then the caller finds out by its status
-        details["loaded_rows"] = (await controller.services.store.status(job_id)).loaded_rows
+    with contextlib.suppress(SwathError, TimeoutError):  # then the caller finds out by its status
+        async with asyncio.timeout(PROGRESS_SECONDS):
+            details["loaded_rows"] = (await controller.services.store.status(job_id)).loaded_rows
     # What is still to come of the body is not read: only a new connection is of use.
-    return ApiError(told.code, str(told), details, headers={"Connection": "close"})
+    return ApiError(told.code, str(told), details, told.retry_after, headers={"Connection": "close"})
 
 
 def load_view(job_id: str, report: LoadReport, loaded_rows: int) -> dict[str, Any]:
@@ -178,5 +193,4 @@ async def _vet(controller: Controller, status: JobStatus) -> None:
     except SwathError:
         raise
     except Exception as error:
-        told = f"scraper {scraper.id!r} cannot say where the items begin: {one_line(error)}"
-        raise ApiError(ErrorCode.VALIDATION_ERROR, told) from error
+        raise BadInput(f"scraper {scraper.id!r} cannot say where the items begin: {one_line(error)}") from error

@@ -12,12 +12,15 @@ from typing import ClassVar, Final
 from swath.domain.errors import StoreUnavailable, SwathError, UnknownName
 from swath.domain.job import JobStatus
 from swath.domain.transitions import JobState
-from swath.entrypoints.api.watch import Watch, gone, status_event
+from swath.entrypoints.api.watch import Event, Watch, gone, status_event
+from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
 
-__all__ = ["PAUSE_SECONDS", "AllJobs", "OneJob"]
+__all__ = ["BACK_SECONDS", "PAUSE_SECONDS", "AllJobs", "OneJob"]
 
 PAUSE_SECONDS: Final = 0.2  # between two readings of one topic
+BACK_SECONDS: Final = 5.0  # that the clock of another process may be behind
+FEW: Final = 20  # of the newest jobs: as a rule those that have come between two readings are among them
 ACTIVE: Final = tuple(state for state in JobState if not state.terminal)
 
 _log = logging.getLogger("swath.hub")
@@ -95,49 +98,78 @@ class AllJobs(_Topic):
 
     MOST: ClassVar[int] = 1_000  # jobs that are followed at once, the newest
 
-    def __init__(self, store: JobStore) -> None:
+    def __init__(self, store: JobStore, clock: Clock) -> None:
         super().__init__()
         self._store = store
+        self._clock = clock
         self._active: set[str] = set()
         self._told: dict[str, str] = {}  # job by job, the id of the last event
-        self._named: set[str] | None = set()  # changed since the last reading; None: any
+        self._named: set[str] = set()  # these have changed since the last reading
+        self._any = False  # and so may have any other
+        self._read_at = 0.0  # when all jobs were read last, in Unix seconds
 
     async def show(self, watch: Watch, since: float | None) -> None:
         """Tells a new stream what there is: jobs that have not ended, and those that have since (Unix seconds)."""
-        for status in await self._listed(since):
+        now, alone = self._clock.now(), len(self.watches) == 1
+        if alone:
+            self._read_at = now
+        from_at, look_at = (now, FEW) if since is None else (since, self.MOST)
+        for status in await self._listed(min(from_at, now - BACK_SECONDS), look_at):
             event = status_event(status)
-            watch.put(event)
-            self._told.setdefault(event.job_id, event.event_id)
-            if not event.last:
-                self._active.add(event.job_id)
+            if not event.last or (status.ended_at or 0.0) >= from_at:
+                watch.put(event)
+            if alone:  # others may not have heard of it yet
+                self._keep(event)
 
     def _note(self, jobs: Collection[str] | None) -> None:
-        self._named = None if jobs is None or self._named is None else self._named | set(jobs)
+        self._any = self._any or jobs is None
+        self._named.update(jobs or ())
 
     async def _read(self) -> None:
-        named, self._named = self._named, set()
-        statuses = await self._listed() if named is None else []
-        found = {status.job.job_id for status in statuses}
-        # Those that were active and are not listed any more have ended; those that were named may be new.
-        for job_id in (set(self._active) if named is None else named) - found:
+        named, self._named, everything, self._any = self._named, set(), self._any, False
+        now = self._clock.now()
+        try:
+            statuses = await self._changed(named, everything=everything)
+        except StoreUnavailable:  # it is read again
+            self._named |= named
+            self._any |= everything
+            raise
+        if everything:
+            self._read_at = now
+        for status in statuses:
+            self._tell_of(status)
+
+    async def _changed(self, named: Collection[str], *, everything: bool) -> list[JobStatus]:
+        wanted, statuses = set(named), list[JobStatus]()
+        if everything:
+            statuses = await self._listed(self._read_at - BACK_SECONDS, FEW)
+            wanted |= self._active  # those that are not listed any more have ended
+        for job_id in wanted - {status.job.job_id for status in statuses}:
             try:
                 statuses.append(await self._store.status(job_id))
             except UnknownName:
                 self._forget(job_id)
-        for status in statuses:
-            self._tell_of(status)
+        return statuses
 
-    async def _listed(self, since: float | None = None) -> list[JobStatus]:
+    async def _listed(self, since: float, look_at: int) -> list[JobStatus]:
+        """Jobs that have not ended, and those of the newest that have since: some came and ended between two readings.
+        Looks at so many of the newest, and at more of them while even the oldest of these has come since."""
         listed = await self._store.jobs(limit=self.MOST, states=ACTIVE, on_demand=False)
-        if since is not None:
-            newest = await self._store.jobs(limit=self.MOST, on_demand=False)
-            listed += [one for one in newest if one.ended_at is not None and one.ended_at >= since]
-        return listed
+        while True:
+            newest = await self._store.jobs(limit=look_at, on_demand=False)
+            if len(newest) < look_at or look_at >= self.MOST or newest[-1].job.created_at < since:
+                return listed + [one for one in newest if one.ended_at is not None and one.ended_at >= since]
+            look_at = min(self.MOST, 8 * look_at)
 
     def _tell_of(self, status: JobStatus) -> None:
         event = status_event(status)
         if status.job.on_demand or self._told.get(event.job_id) == event.event_id:
             return
+        self._keep(event)
+        for watch in self.watches:
+            watch.put(event)
+
+    def _keep(self, event: Event) -> None:
         self._told.pop(event.job_id, None)  # the newest is last
         self._told[event.job_id] = event.event_id
         if len(self._told) > 2 * self.MOST:
@@ -145,8 +177,6 @@ class AllJobs(_Topic):
         self._active.discard(event.job_id)
         if not event.last:
             self._active.add(event.job_id)
-        for watch in self.watches:
-            watch.put(event)
 
     def _forget(self, job_id: str) -> None:
         self._active.discard(job_id)

@@ -13,6 +13,7 @@ from swath.domain.item import ItemRecord
 from swath.domain.job import Job, JobStatus
 from swath.domain.manifest import entry, entry_with_past
 from swath.domain.transitions import ItemState, JobState
+from swath.web.address import shown
 
 __all__ = [
     "DeletionView",
@@ -167,7 +168,9 @@ class ScraperList(BaseModel):
 
 def job_view(status: JobStatus) -> dict[str, Any]:
     """As JobView."""
-    return {**status.as_json(), "deleting": status.deleting, "stopping": status.stopping}
+    url = status.job.callback_url
+    told = {"callback_url": None if url is None else shown(url)}  # its query may be all that one needs to post there
+    return {**status.as_json(), **told, "deleting": status.deleting, "stopping": status.stopping}
 
 
 def listed_item(job: Job, record: ItemRecord) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import re
@@ -12,8 +13,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from swath.bootstrap import Services, make_network, new_worker_id
-from swath.domain.errors import BadInput, Failed
+from swath.bootstrap import Services, make_guard, make_network, new_worker_id
+from swath.domain.errors import BadInput, Failed, UnknownName
 from swath.domain.job import Job, JobStatus
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
@@ -21,6 +22,7 @@ from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.progress import Display
 from swath.kit.registry import Registry
 from swath.kit.scraper import HttpScraper
+from swath.pipeline.accept.callback import check_callback
 from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.file_source import FileSource, Format
 from swath.pipeline.accept.load import load
@@ -61,14 +63,13 @@ class Intake(msgspec.Struct, frozen=True):
         if order.sample is not None:
             rows = SampledRows(rows, order.sample)
         checker = RowChecker(scraper.Input, mapping=order.mapping, id_column=order.id_column)
-        options = LoadOptions(
-            on_bad_rows=OnBadRows(order.bad_rows), on_duplicates=OnDuplicates(order.duplicates.replace("-", "_"))
-        )
+        options = LoadOptions(on_bad_rows=OnBadRows(order.bad_rows), on_duplicates=OnDuplicates(order.duplicates))
         job = _job_of(order, scraper, source, now)
         return cls(job, scraper, rows, checker, options, on_disk=Path(order.items).is_file())
 
     async def load(self, services: Services, display: Display) -> LoadReport:
         """Reads, checks and stores all rows; says so when nothing comes for a while. Raises RowsRefused."""
+        await _check_callback(services, self.job)
         begun = asyncio.Event()
         if self.on_disk:
             begun.set()  # it may take its time, but nobody has to be told to write to it
@@ -86,6 +87,19 @@ class Intake(msgspec.Struct, frozen=True):
             return await load(services.store, self.job, self.rows, self.checker, self.options, on_rows, vet)
         finally:
             told.cancel()
+
+
+async def _check_callback(services: Services, job: Job) -> None:
+    """Raises BadInput. A job that is there already goes on, whatever has become of the address since."""
+    if job.callback_url is None:
+        return
+    with contextlib.suppress(UnknownName):
+        await services.store.status(job.job_id)
+        return
+    try:
+        await check_callback(make_guard(services), job.callback_url)
+    except BadInput as error:
+        raise BadInput(f"--callback-url: {error}") from None
 
 
 async def _tell_silence(name: str, begun: asyncio.Event, display: Display) -> None:
@@ -146,7 +160,7 @@ def policy_of(order: Order) -> ExecutionPolicy:
 
 
 def checked_url(url: str) -> str:
-    """Where it leads to is looked at when something is sent there."""
+    """In its one spelling; where it leads to is looked at later. Raises BadInput."""
     try:
         return canonical(url)
     except Failed as failed:

@@ -54,6 +54,13 @@ def job_options(command: Callable[[Order], Any]) -> Callable[..., Any]:
     return decorated
 
 
+class _Spelled(click.Choice[str]):
+    """Takes the spelling of the API too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(str(value).replace("_", "-"), param, ctx)
+
+
 _ROWS = click.IntRange(1, 1_000_000)
 
 _OPTIONS = (
@@ -76,7 +83,7 @@ _OPTIONS = (
     click.option("--id-column", metavar="COLUMN", help="Column that names each item. Default: from its input."),
     click.option("--map", "mapping", multiple=True, metavar="FIELD=COLUMN", help="Which column an input field is."),
     click.option("--bad-rows", type=click.Choice(["refuse", "skip"]), default="refuse", show_default=True),
-    click.option("--duplicates", type=click.Choice(["refuse", "keep-first"]), default="refuse", show_default=True),
+    click.option("--duplicates", type=_Spelled(["refuse", "keep-first"]), default="refuse", show_default=True),
     click.option("--limit", type=_ROWS, metavar="N", help="Only the first N rows."),
     click.option("--sample", type=_ROWS, metavar="N", help="Only N rows from all over the file, the same each time."),
     click.option("--dry-run", is_flag=True, help="Check everything and print the plan; store and fetch nothing."),

@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from swath.domain.job import Counts, JobStatus
 
-__all__ = ["command", "counted", "describe", "print_json", "print_table", "span", "troubles"]
+__all__ = ["command", "counted", "describe", "print_json", "print_table", "span", "status_json", "troubles"]
 
 GAP: Final = "  "
 SHORTEST: Final = 12  # what is left of a column that gives way: less would name nothing
@@ -37,6 +37,16 @@ def counted(number: int, what: str) -> str:
 def print_json(value: Any) -> None:
     """One JSON document on stdout, readable by people too."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def status_json(status: JobStatus) -> dict[str, Any]:
+    """A job for machines, without what may be secret in its `callback_url`: the same that a controller tells of it."""
+    told = status.as_json()
+    if told["callback_url"] is not None:
+        from swath.web.address import shown  # slow to import, and few jobs have one
+
+        told["callback_url"] = shown(told["callback_url"])
+    return told
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], shorten: Sequence[str] = ()) -> None:

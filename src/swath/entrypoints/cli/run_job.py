@@ -19,7 +19,7 @@ from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
 from swath.entrypoints.cli.first_try import tell_of_end
 from swath.entrypoints.cli.intake import take_in
 from swath.entrypoints.cli.order import Order
-from swath.entrypoints.cli.output import command, counted, describe, print_json, span
+from swath.entrypoints.cli.output import command, counted, describe, print_json, span, status_json
 from swath.entrypoints.cli.progress import Display, watching
 from swath.entrypoints.cli.session import leave_at_a_standstill, stop_on_signals
 from swath.kit.registry import Registry
@@ -117,7 +117,7 @@ async def _wait(stop: asyncio.Event, working: asyncio.Task[None]) -> None:
 def _conclude(services: Services, status: JobStatus, order: Order, *, was_over: bool) -> None:
     job_id = status.job.job_id
     if order.as_json:
-        print_json(status.as_json())
+        print_json(status_json(status))
     elif needs_a_person(status):
         resume = command("jobs", "resume", job_id)
         click.echo(f"job {job_id} is {describe(status)}; to go on: `{resume}`, then the same command again", err=True)

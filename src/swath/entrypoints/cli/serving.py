@@ -27,7 +27,7 @@ from swath.bootstrap import (
 )
 from swath.entrypoints.api.app import make_app
 from swath.entrypoints.api.controller import Controller
-from swath.entrypoints.api.doorkeeper import Doorkeeper, any_living_key, is_loopback
+from swath.entrypoints.api.doorkeeper import NONE_ALIVE, Doorkeeper, is_loopback
 from swath.entrypoints.api.echo import serving_echo
 from swath.entrypoints.api.hub import Hub
 from swath.entrypoints.api.listen import Listener, bind, url_of
@@ -69,11 +69,15 @@ async def serve_api(settings: Settings, staff: Staff) -> ExitCode:
 
 async def _reachable(services: Services) -> Services:
     """Without a living key nobody from elsewhere could be told apart from anybody, so none of them gets in (I5)."""
-    settings = services.settings
-    if is_loopback(settings.host) or await any_living_key(services.store, services.clock.now()):
+    settings, now = services.settings, services.clock.now()
+    keys = await services.store.keys()
+    if any(key.alive(now) for key in keys) or (not keys and is_loopback(settings.host)):
         return services
     make = command("keys", "create", "NAME")
-    click.echo(f"there is no service key, so only this machine is served, not {settings.host}; `{make}`", err=True)
+    alone = f"there is no service key, so only this machine is served, not {settings.host}"
+    click.echo(f"{NONE_ALIVE if keys else alone}; make one with `{make}`", err=True)
+    if is_loopback(settings.host):
+        return services
     return msgspec.structs.replace(services, settings=msgspec.structs.replace(settings, host=LOOPBACK))
 
 
@@ -90,7 +94,7 @@ async def _serve(services: Services, staff: Staff, bound: socket.socket, stop: a
             services=services,
             registry=registry,
             doorkeeper=Doorkeeper(services.store, services.clock, settings.requests_per_minute),
-            hub=Hub(services.store, services.status),
+            hub=Hub(services.store, services.status, services.clock),
             outside=outside,
             worker=worker,
             started_at=services.clock.now(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextvars import copy_context
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from swath.domain.secret import Secret
 from swath.domain.webhook import RETRY_SECONDS, Delivery, Webhook, WebhookState, noted
 from swath.integrations.webhook.payload import Payload
 from swath.integrations.webhook.sign import signature_headers
+from swath.observe.context import serve_job
 from swath.observe.crash_points import reach
 from swath.ports.clock import Clock
 from swath.ports.webhook_outbox import WebhookOutbox
@@ -77,9 +79,11 @@ class Courier:
         taken = await self._outbox.take_webhooks(hold_seconds, room)
         self._may_be_more = len(taken) == room
         for webhook in taken:
-            task = asyncio.create_task(self._deliver(webhook))
+            context = copy_context()
+            context.run(serve_job, webhook.summary.get("request_id"), webhook.job_id)
+            task = asyncio.create_task(self._deliver(webhook), context=context)
             self._under_way.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._ended, context=context)
         return len(taken)
 
     @property

@@ -5,7 +5,7 @@ Comes before: batches.py. The stored input keeps what the file had, extra column
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -30,7 +30,8 @@ class RowChecker:
     `mapping` says for a field which column it comes from; the column is renamed. `id_column` names the column that
     holds the item id; else the id is derived from the model's fields alone, so extra columns do not change it.
     An empty cell counts as absent, so that defaults apply, except where the model requires a string. `wrapped`: every
-    row is `{"item_id": …, "input": {…}}`, with or without the id, whatever the model's fields are called.
+    row is `{"item_id": …, "input": {…}}`, with or without the id, whatever the model's fields are called. `before`:
+    the fields of the rows that these go on from, if they do.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class RowChecker:
         mapping: Mapping[str, str] | None = None,
         id_column: str | None = None,
         wrapped: bool = False,
+        before: Collection[str] = (),
     ) -> None:
         self._model = model
         self._validate = model.__pydantic_validator__.validate_python
         self._id_column = id_column
         self._wrapped = wrapped
+        self._before = before
         self._fields = {name: _keys(model, name, field) for name, field in model.model_fields.items()}
         self._keys = frozenset(key for keys in self._fields.values() for key in keys)
         self._required = {name for name, field in model.model_fields.items() if field.is_required()}
@@ -82,6 +85,11 @@ class RowChecker:
             raise BadInput(f"{name}: --id-column {self._id_column}: {_no_column(self._id_column, columns)}")
         renamed = dict(self._renames)
         names = {renamed.get(column, column) for column in columns}
+        if self._before and names.isdisjoint(self._before) and names.isdisjoint(self._keys):
+            raise BadInput(
+                f"{name}: begins with {listed(columns)}, which are no columns of the rows before; a part of a table "
+                "needs the header line too"
+            )
         missing = [field for field in self._fields if field in self._required and names.isdisjoint(self._fields[field])]
         if missing:
             needs = f"column {missing[0]!r}" if len(missing) == 1 else f"columns {listed(missing)}"

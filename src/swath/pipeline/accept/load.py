@@ -23,7 +23,7 @@ __all__ = ["load", "load_batch"]
 
 
 _STRICT = LoadOptions()
-_OTHER_JOB = "give another --job-id"
+_OTHER_JOB = "give another job id"
 
 
 def _silent(rows: int) -> None:

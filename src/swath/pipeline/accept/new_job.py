@@ -13,6 +13,8 @@ def check_job_id(job_id: str, what: str = "job_id") -> None:
     """Raises BadInput."""
     if not 0 < len(job_id) <= JOB_ID_LIMIT or not job_id.isprintable():
         raise BadInput(f"{what} must be 1 to {JOB_ID_LIMIT} printable characters")
+    if job_id in (".", ".."):  # programs fold those away in an address, however they are written
+        raise BadInput(f"{what} must not be {job_id!r}: no address could lead to it")
 
 
 def sites_of(scraper: HttpScraper) -> tuple[str, ...]:

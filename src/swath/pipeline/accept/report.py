@@ -39,6 +39,11 @@ class OnDuplicates(StrEnum):
     REFUSE = "refuse"
     KEEP_FIRST = "keep_first"
 
+    @classmethod
+    def _missing_(cls, value: object) -> OnDuplicates | None:
+        """Options of a command are spelled with hyphens; both mean the same everywhere."""
+        return cls.KEEP_FIRST if value == "keep-first" else None
+
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the person wants done about bad rows."""

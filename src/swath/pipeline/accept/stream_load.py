@@ -18,9 +18,10 @@ from swath.pipeline.accept.report import LoadOptions, LoadReport, OnBadRows, OnD
 from swath.pipeline.accept.rows import RowSource
 from swath.ports.job_store import JobStore, Loaded, LoadStart
 
-__all__ = ["KEPT_LINES", "find_start", "load_stream"]
+__all__ = ["KEPT_LINES", "fields_before", "find_start", "load_stream"]
 
 KEPT_LINES: Final = 100  # troubles of each sort that are told one by one
+LOOKED_AT_ROWS: Final = 100
 _REMEDY: Final = (
     "send the same rows from the start, go on behind those that are loaded (offset), "
     "or add others under an Idempotency-Key of their own"
@@ -43,6 +44,13 @@ async def find_start(store: JobStore, job_id: str, key: str | None = None, offse
         told = f"job {job_id!r} has {status.loaded_rows:,} rows, not {offset:,}; send those behind them"
         raise Conflict(told, status.loaded_rows + 1)
     return LoadStart(number=status.loaded_batches, rows=status.loaded_rows)
+
+
+async def fields_before(store: JobStore, job_id: str, start: LoadStart) -> frozenset[str]:
+    """The names of the fields that the rows before have, from the last of them that are items: by them the rest of a
+    table is told that comes without its header, whose first row would be taken for one and be lost."""
+    last = await store.items(job_id, max(0, start.rows - LOOKED_AT_ROWS), LOOKED_AT_ROWS)
+    return frozenset(name for record in last or await store.items(job_id, limit=1) for name in record.input)
 
 
 async def load_stream(

@@ -1,4 +1,5 @@
-"""The contract of the JobControl port, sentence by sentence. Retries are in job_control_retry.py."""
+"""The contract of the JobControl port, sentence by sentence. Policies are in
+job_control_policy.py, retries in job_control_retry.py."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ import pytest
 from swath.domain.attempt import HandedBack
 from swath.domain.errors import Conflict, UnknownName
 from swath.domain.job import Counts, JobStatus, Stopping
-from swath.domain.lease import Directive, Report
+from swath.domain.lease import Directive
 from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState
+from swath.testing.contracts.job_control_policy import PolicyContract
 from swath.testing.contracts.job_control_retry import RetryContract
 from swath.testing.contracts.orders import (
     Store,
@@ -41,7 +43,7 @@ CALLS: dict[str, Callable[[Store, str], Awaitable[JobStatus]]] = {
 }
 
 
-class JobControlContract(RetryContract):  # one suite in two files
+class JobControlContract(PolicyContract, RetryContract):  # one suite in three files
     """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock)."""
 
     @pytest.mark.parametrize("call", CALLS)
@@ -165,73 +167,6 @@ class JobControlContract(RetryContract):  # one suite in two files
         assert await store.cancel("job") == await store.cancel("job")
         before = await end_job(store)
         assert await store.cancel("job") == before
-
-    # -- policy
-
-    async def test_another_policy_is_obeyed_by_what_is_claimed_later(self, store: Store) -> None:
-        job = await ready(store, items=60, limit=4)
-        old = await claimed(store)
-        status = await store.change_policy("job", policy(7, keep="data"))
-        assert status.job.policy == policy(7, keep="data")
-        assert (await store.status("job")).job == status.job
-        new = await claimed(store, "other")
-        assert new.job == status.job
-        assert new.revision != old.revision
-        assert old.job == job
-
-    async def test_leases_under_the_former_policy_are_told_to_stop(self, store: Store) -> None:
-        await ready(store, items=60)
-        old = await claimed(store)
-        await store.change_policy("job", policy(7))
-        assert not store.begin(old, 1)
-        assert dict(await store.renew("worker", [old.fence])) == {old.fence: Directive.STOP}
-        grant = await finished(store, old, [success(1)])
-        assert (grant.directive, set(grant.accepted)) == (Directive.STOP, {1})
-        new = await claimed(store, "worker")
-        assert store.begin(new, new.items[0].seq)
-        assert (await finished(store, new)).directive is Directive.GO_ON
-
-    async def test_an_equal_policy_changes_nothing(self, store: Store) -> None:
-        await ready(store, items=60)
-        lease = await claimed(store)
-        await store.change_policy("job", policy(8))
-        assert store.begin(lease, 1)
-        assert (await finished(store, lease)).directive is Directive.GO_ON
-
-    async def test_a_lower_limit_holds_as_soon_as_what_runs_beyond_it_has_ended(self, store: Store) -> None:
-        await ready(store, items=60, limit=8)
-        first = await claimed(store)
-        assert first.slots == 8
-        await store.change_policy("job", policy(3))
-        second = await claimed(store, "other")
-        assert second.slots == 0
-        for ceiling, expected in ((8, 8), (5, 5)):
-            grant = await finished(store, first, report=Report(ceiling=ceiling, demand=ceiling))
-            assert grant.slots == expected
-            assert (await finished(store, second, report=Report(ceiling=0, demand=9))).slots == 0
-        await finished(store, first, report=Report(ceiling=1, demand=1))
-        assert (await finished(store, second, report=Report(ceiling=0, demand=9))).slots == 2
-
-    async def test_a_higher_limit_is_granted_with_the_next_report(self, store: Store) -> None:
-        await ready(store, items=60, limit=2)
-        old = await claimed(store)
-        await store.change_policy("job", policy(6))
-        assert (await finished(store, old, report=Report(ceiling=2, demand=9))).slots == 6
-
-    async def test_the_order_is_compared_as_it_was_first_given(self, store: Store) -> None:
-        job = await ready(store)
-        await store.change_policy("job", policy(2))
-        assert (await store.submit(job)).job.policy == policy(2)
-        with pytest.raises(Conflict):
-            await store.submit(order(limit=2))
-
-    async def test_a_policy_can_be_changed_in_every_state(self, store: Store) -> None:
-        await store.submit(order())
-        for limit, step in ((1, None), (2, store.cancel("job"))):
-            if step is not None:
-                await step
-                await end_job(store)
-            assert (await store.change_policy("job", policy(limit))).job.policy == policy(limit)
 
     # -- delete
 

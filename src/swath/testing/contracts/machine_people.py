@@ -77,12 +77,16 @@ class PeopleRules(AcceptRules):
             job.stopping = Stopping.CANCELLED
 
     @precondition(lambda self: self.model.jobs)
-    @rule(pick=picks, policy=policies, only_limit=st.booleans())
-    def change_policy(self, pick: int, policy: ExecutionPolicy, only_limit: bool) -> None:
+    @rule(pick=picks, policy=policies, only_limit=st.booleans(), expected=st.none() | policies)
+    def change_policy(
+        self, pick: int, policy: ExecutionPolicy, only_limit: bool, expected: ExecutionPolicy | None
+    ) -> None:
         job = one(self.jobs(), pick)
+        former = job.order.policy
         if only_limit:
-            policy = job.order.policy.with_concurrency(policy.throttling.max_concurrent_workers)
-        if self.say(job, self.store.change_policy(job.order.job_id, policy), refused=False):
+            policy, expected = former.with_concurrency(policy.throttling.max_concurrent_workers), former
+        outdated = policy != former and expected not in (None, former)
+        if self.say(job, self.store.change_policy(job.order.job_id, policy, expected), refused=outdated):
             self.model.change_policy(job, policy)
 
     @precondition(lambda self: any(job.final for job in self.model.jobs.values()))

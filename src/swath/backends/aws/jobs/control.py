@@ -18,7 +18,7 @@ from swath.backends.aws.jobs.orders import put_order
 from swath.backends.aws.jobs.outcomes import open_circuit as stop_by_circuit
 from swath.backends.aws.table.layout import ACTIVE, listed_key
 from swath.domain.circuit import Circuit
-from swath.domain.errors import Conflict
+from swath.domain.errors import Conflict, Outdated
 from swath.domain.job import JobStatus, Stopping
 from swath.domain.pace import begun
 from swath.domain.policy import ExecutionPolicy
@@ -94,7 +94,9 @@ async def cancel(ledger: Ledger, job_id: str) -> JobStatus:
     return await _told(ledger, job_id, decide)
 
 
-async def change_policy(ledger: Ledger, job_id: str, policy: ExecutionPolicy) -> JobStatus:
+async def change_policy(
+    ledger: Ledger, job_id: str, policy: ExecutionPolicy, expected: ExecutionPolicy | None
+) -> JobStatus:
     """See JobControl.change_policy."""
 
     async def decide(head: Head) -> Change[Head]:
@@ -102,6 +104,8 @@ async def change_policy(ledger: Ledger, job_id: str, policy: ExecutionPolicy) ->
         order = await ledger.orders.of(head)
         if policy == order.policy:
             return unchanged(head)
+        if expected not in (None, order.policy):
+            raise Outdated.policy(job_id)
         first = await ledger.orders.first(head)
         head.revision += 1
         present = msgspec.structs.replace(order, policy=policy)

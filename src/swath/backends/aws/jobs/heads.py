@@ -101,7 +101,7 @@ class Heads:
         head = await self.find(job_id)
         if head is None:
             near = [row.body.decode() async for row in self._table.query(JOBS, reverse=True, limit=_NEAR_NAMES)]
-            raise UnknownName.of("job", job_id, near, "see `swath jobs list`")
+            raise UnknownName.of("job", job_id, near, "see `swath jobs list` or GET /jobs")
         return head
 
     async def look_at(self, numbers: Collection[int]) -> list[Head]:

@@ -138,8 +138,8 @@ async def _made(ledger: Ledger, head: Head, job: Job) -> JobStatus:
 async def _as_it_stands(ledger: Ledger, head: Head, job: Job) -> JobStatus:
     if head.deleting:
         raise Conflict.being_deleted(job.job_id)
-    if not (await ledger.orders.first(head)).same_order(job):
-        raise Conflict(f"job {job.job_id!r} exists with another scraper or policy; choose another job id")
+    if differences := (await ledger.orders.first(head)).differences(job):
+        raise Conflict.other_order(job.job_id, differences)
     return await status_of(ledger, head)
 
 

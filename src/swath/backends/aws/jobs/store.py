@@ -144,8 +144,10 @@ class AwsStore(AwsServing):
     async def cancel(self, job_id: str) -> JobStatus:
         return await self._run(control.cancel, job_id)
 
-    async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
-        return await self._run(control.change_policy, job_id, policy)
+    async def change_policy(
+        self, job_id: str, policy: ExecutionPolicy, expected: ExecutionPolicy | None = None
+    ) -> JobStatus:
+        return await self._run(control.change_policy, job_id, policy, expected)
 
     async def retry(self, job_id: str, selection: Selection) -> JobStatus:
         return await self._run(generations.retry, job_id, selection)

@@ -27,6 +27,7 @@ from swath.entrypoints.api.problems import MOST_TOLD, Problem, refused, refused_
 from swath.entrypoints.api.routing import ApiRoute
 from swath.entrypoints.api.taking_in import start_load
 from swath.entrypoints.api.views import DeletionView, JobView, PolicyView, job_view
+from swath.pipeline.accept.policy_change import settled
 from swath.pipeline.accept.policy_file import strict_policy
 from swath.pipeline.dispatch.announce import announce
 from swath.proxies.ways import check_wish
@@ -91,13 +92,17 @@ async def retry_job(controller: Control, job_id: JobId, body: Retry) -> Response
 async def change_policy(controller: Control, job_id: JobId, body: Annotated[PolicyPart, Body()]) -> Response:
     """Changes how the job is run, also while it runs: whatever starts later obeys the new policy."""
     services = controller.services
-    former = (await services.store.status(job_id)).job.policy
-    policy = _policy(merged(former.as_json(), body))
-    try:
-        check_wish(services.settings.proxies, policy.proxy)
-    except BadInput as error:
-        raise refused_fields([Problem("proxy", str(error))]) from None
-    status = await services.store.change_policy(job_id, policy)
+
+    async def change() -> JobStatus:
+        former = (await services.store.status(job_id)).job.policy
+        policy = _policy(merged(former.as_json(), body))
+        try:
+            check_wish(services.settings.proxies, policy.proxy)
+        except BadInput as error:
+            raise refused_fields([Problem("proxy", str(error))]) from None
+        return await services.store.change_policy(job_id, policy, former)
+
+    status = await settled(change)
     return ok({"job_id": job_id, "execution_policy": status.job.policy.model_dump(mode="json")})
 
 
@@ -109,7 +114,8 @@ async def change_policy(controller: Control, job_id: JobId, body: Annotated[Poli
     dependencies=[Depends(needs(Scope.ADMIN))],
 )
 async def delete_job(controller: Control, job_id: JobId) -> Response:
-    """Marks an ended job, and workers remove it with all its data. One that runs is to be cancelled first."""
+    """Marks a job that has ended or is still `loading`, and workers remove it with all its data. One that runs is to
+    be cancelled first."""
     status = await controller.services.store.delete(job_id)
     return ok({"job_id": job_id, "deleting": status.deleting}, 202)
 

@@ -17,13 +17,13 @@ from swath.entrypoints.api.gate import needs
 from swath.entrypoints.api.hub import MOST_WATCHES
 from swath.entrypoints.api.paths import JobId
 from swath.entrypoints.api.routing import ApiRoute
+from swath.entrypoints.api.topics import BACK_SECONDS
 from swath.entrypoints.api.watch import Event, Watch, status_event
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["events"], route_class=ApiRoute)
 
-BACK_SECONDS: Final = 5.0  # that another controller's clock may be behind
 RETRY_AFTER_SECONDS: Final = 10
 _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     200: {

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from swath.domain.errors import BadInput
 from swath.domain.service_key import Scope
 from swath.entrypoints.api.controller import Control
 from swath.entrypoints.api.envelope import Envelope, ok
@@ -65,7 +64,8 @@ class DuplicateLine(BaseModel):
 
 
 class LoadView(BaseModel):
-    """What became of the rows: `added` are items now; of errors and duplicates the first 100 are told.
+    """What became of the rows: `added` are items now, also those that an earlier try had stored; of errors and
+    duplicates the first 100 are told.
 
     `loaded_rows` are all rows that the job has, good or bad: where an `offset` goes on.
     """
@@ -94,7 +94,7 @@ class LoadQuery(BaseModel):
     duplicates: OnDuplicates = OnDuplicates.KEEP_FIRST
     """`refuse` stops behind the first batch that repeats an item id."""
     offset: int | None = Field(default=None, ge=0, le=2**53)
-    """The rows go on behind so many, which must be the job's `loaded_rows`."""
+    """The rows go on behind so many, which must be the job's `loaded_rows`; a table brings its header line again."""
     id_column: str | None = Field(default=None, min_length=1, max_length=1_000)
     """Which column names the items."""
     map: list[Annotated[str, Field(max_length=1_000)]] = Field(default_factory=list, max_length=100)
@@ -123,12 +123,11 @@ async def load_items(
     `Idempotency-Key`, or with an `offset` only what is missing. A job may be loaded by several requests, each under a
     key of its own.
     """
-    try:
-        form = format_of(request, _FORMATS.get(query.format or ""))
-    except BadInput as error:
-        raise refused_fields([Problem("Content-Type", str(error), "header")]) from None
+    if idempotency_key is not None and query.offset is not None:
+        told = "give an Idempotency-Key or an offset, not both"
+        raise refused_fields([Problem("offset", told, "query"), Problem("Idempotency-Key", told, "header")])
     order = LoadOrder(
-        form=form,
+        form=format_of(request, _FORMATS.get(query.format or "")),
         options=LoadOptions(on_bad_rows=query.bad_rows, on_duplicates=query.duplicates),
         key=idempotency_key,
         offset=query.offset,

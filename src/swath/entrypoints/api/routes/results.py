@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ from swath.domain.errors import Conflict, StoreDamaged
 from swath.domain.job import JobStatus
 from swath.domain.service_key import Scope
 from swath.entrypoints.api.artifacts import PIECE_BYTES, Stored, find_artifact, names_of
-from swath.entrypoints.api.controller import Control, Controller
+from swath.entrypoints.api.controller import Control, Controller, controller_of
 from swath.entrypoints.api.edge import segment_text
 from swath.entrypoints.api.envelope import Envelope, ok
 from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
@@ -99,6 +100,8 @@ async def results(
         return ok(manifest | {"parts": parts})
     name = _LISTS[status or "all"]
     known = manifest["parts"][name]
+    if not known and part == 1:
+        return ok({"job_id": standing.job.job_id, "list": name, "part": 1, "items": []})
     if part > len(known):
         told = f"the list has {len(known):,} part{'' if len(known) == 1 else 's'}"
         raise refused_fields([Problem("part", told, "query")])
@@ -189,7 +192,7 @@ async def _served(request: Request, stored: Stored) -> Response:
     packed = await stored.is_packed(beginning)
     plain = packed and not _takes_gzip(asked.get("accept-encoding"))
     etag = f'"{artifact.sha256}{"-plain" if plain else ""}"'
-    headers = {"ETag": etag, "Accept-Ranges": "none" if plain else "bytes"}
+    headers = {"ETag": etag, "Accept-Ranges": "bytes"}
     if packed:
         headers["Vary"] = "Accept-Encoding"
     if packed and not plain:
@@ -197,33 +200,29 @@ async def _served(request: Request, stored: Stored) -> Response:
     name = file_name(artifact.key.removesuffix(".gz") if packed else artifact.key)
     kind = content_type(beginning)
     if etag in (given.strip().removeprefix("W/") for given in asked.get("if-none-match", "").split(",")):
-        return inert(b"", 304, headers, name, kind)
-    if plain:
-        body = b"" if request.method == "HEAD" else stored.unpacked(beginning)
-        return inert(body, 200, headers, name, kind)
+        return inert(Response(status_code=304), headers, name, kind)
+    size = await stored.unpacked_size() if plain else artifact.size
     try:
-        span = wanted_span(artifact.size, asked.get("range"), asked.get("if-range"), etag)
+        span = wanted_span(size, asked.get("range"), asked.get("if-range"), etag)
     except Unsatisfiable as refusal:
-        ranged = {"Content-Range": f"bytes */{artifact.size}"}
+        ranged = {"Content-Range": f"bytes */{size}"}
         raise ApiError(ErrorCode.RANGE_NOT_SATISFIABLE, str(refusal), headers=ranged) from None
-    return await _span(request, stored, span, beginning, (headers, name, kind))
-
-
-async def _span(
-    request: Request, stored: Stored, span: Span, beginning: bytes, told: tuple[dict[str, str], str, str]
-) -> Response:
-    headers, name, kind = told
     headers["Content-Length"] = str(span.length)
     if span.ranged:
         headers["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{span.size}"
-    status = 206 if span.ranged else 200
-    if request.method == "HEAD":
-        return inert(b"", status, headers, name, kind)
-    first = beginning if span.whole else await stored.read(span.start, span.length)
-    pieces = stored.pieces(span, first)
-    if len(first) < span.length:
-        return inert(pieces, status, headers, name, kind)
-    return inert(b"".join([piece async for piece in pieces]), status, headers, name, kind)
+    body = b"" if request.method == "HEAD" else await _body(stored, span, beginning, plain=plain)
+    status, downloads = 206 if span.ranged else 200, controller_of(request).downloads
+    made = Response(body, status) if isinstance(body, bytes) else downloads.answer(body, status)
+    return inert(made, headers, name, kind)
+
+
+async def _body(stored: Stored, span: Span, beginning: bytes, *, plain: bool) -> bytes | AsyncIterator[bytes]:
+    if plain:
+        pieces, small = stored.unpacked(span, beginning), span.length <= PIECE_BYTES
+    else:
+        first = beginning if span.whole else await stored.read(span.start, span.length)
+        pieces, small = stored.pieces(span, first), len(first) >= span.length
+    return b"".join([piece async for piece in pieces]) if small else pieces
 
 
 def _takes_gzip(accepted: str | None) -> bool:

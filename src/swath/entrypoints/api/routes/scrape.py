@@ -20,7 +20,7 @@ from swath.domain.transitions import ItemState
 from swath.entrypoints.api.controller import Control, Controller
 from swath.entrypoints.api.demanding import Wish, circuit_error, place, prepare
 from swath.entrypoints.api.envelope import Envelope, ok
-from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
+from swath.entrypoints.api.errors import STORE_SECONDS, ApiError, ErrorCode, declared
 from swath.entrypoints.api.gate import needs
 from swath.entrypoints.api.problems import Problem, refused_fields
 from swath.entrypoints.api.routing import ApiRoute
@@ -72,6 +72,9 @@ async def scrape_sync(body: SyncBody, controller: Control) -> Response:
     async with controller.hub.expecting(job.job_id, task_id) as expected:
         await place(controller, demand)
         record = await expected.ended(body.timeout_seconds)
+    if expected.let_go:
+        told = f"the controller stops; the task goes on when there is a worker: GET /api/v1/scrape/{task_id}"
+        raise ApiError(_C.STORE_UNAVAILABLE, told, {"task_id": task_id}, retry_after=STORE_SECONDS)
     if record is None:
         told = f"the task was not done within {body.timeout_seconds:g} s; it goes on: GET /api/v1/scrape/{task_id}"
         raise ApiError(_C.TASK_TIMEOUT, told, {"task_id": task_id})

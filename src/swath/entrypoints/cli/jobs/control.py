@@ -7,7 +7,7 @@ import click
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.jobs.opened import open_jobs
-from swath.entrypoints.cli.output import command, describe, print_json
+from swath.entrypoints.cli.output import command, describe, print_json, status_json
 from swath.settings import Settings
 
 __all__ = ["cancel_job", "pause_job", "resume_job"]
@@ -38,7 +38,7 @@ async def cancel_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitC
 
 def _tell(status: JobStatus, hint: str, *, as_json: bool) -> ExitCode:
     if as_json:
-        print_json(status.as_json())
+        print_json(status_json(status))
     else:
         click.echo(f"job {status.job.job_id} is {describe(status)}{'; ' if hint else ''}{hint}")
     return ExitCode.COMPLETE

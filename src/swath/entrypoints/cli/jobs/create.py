@@ -7,7 +7,7 @@ import click
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.jobs.opened import open_jobs
 from swath.entrypoints.cli.order import Order
-from swath.entrypoints.cli.output import command, describe, print_json
+from swath.entrypoints.cli.output import command, describe, print_json, status_json
 from swath.entrypoints.cli.progress import watching
 from swath.settings import Settings
 
@@ -20,7 +20,7 @@ async def create_job(settings: Settings, order: Order) -> ExitCode:
         status = await jobs.create(order, display)
     hint = jobs.who_works(status.job.job_id) or f"run it with `{command('worker')}`"
     if order.as_json:
-        print_json(status.as_json())
+        print_json(status_json(status))
     else:
         click.echo(f"job {status.job.job_id} is {describe(status)}; {hint}")
     return ExitCode.COMPLETE

@@ -80,9 +80,11 @@ class StoreJobs:
         status = await self._store.cancel(job_id)
         return status if status.state.terminal else await bring_to_end(self._services, job_id)
 
-    async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
+    async def change_policy(
+        self, job_id: str, policy: ExecutionPolicy, expected: ExecutionPolicy | None = None
+    ) -> JobStatus:
         """See Jobs."""
-        return await self._store.change_policy(job_id, policy)
+        return await self._store.change_policy(job_id, policy, expected)
 
     async def retry(self, job_id: str, selection: Selection) -> JobStatus:
         """See Jobs."""

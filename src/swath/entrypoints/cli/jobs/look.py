@@ -7,7 +7,7 @@ import click
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.jobs.opened import open_jobs
-from swath.entrypoints.cli.output import describe, print_json, print_table, span
+from swath.entrypoints.cli.output import describe, print_json, print_table, span, status_json
 from swath.settings import Settings
 
 __all__ = ["list_jobs", "show_status", "stands"]
@@ -18,7 +18,7 @@ async def list_jobs(settings: Settings, limit: int, *, as_json: bool) -> ExitCod
     async with open_jobs(settings, only_looks=True) as jobs:
         found = await jobs.jobs(limit)
     if as_json:
-        print_json([status.as_json() for status in found])
+        print_json([status_json(status) for status in found])
         return ExitCode.COMPLETE
     print_table(
         ("job", "status", "done", "failed", "items/s", "ETA", "scraper"),
@@ -54,7 +54,7 @@ async def show_status(settings: Settings, job_id: str, *, as_json: bool) -> Exit
     async with open_jobs(settings, only_looks=True) as jobs:
         status = await jobs.status(job_id)
     if as_json:
-        print_json(status.as_json())
+        print_json(status_json(status))
         return ExitCode.COMPLETE
     click.echo(f"job {job_id} is {describe(status)}")
     if not status.state.terminal:

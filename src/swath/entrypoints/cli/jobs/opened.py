@@ -58,7 +58,9 @@ class Jobs(Protocol):
         """See JobControl; waits a little for the job's end."""
         ...
 
-    async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
+    async def change_policy(
+        self, job_id: str, policy: ExecutionPolicy, expected: ExecutionPolicy | None = None
+    ) -> JobStatus:
         """See JobControl."""
         ...
 

@@ -16,7 +16,7 @@ from swath.domain.selection import Selection
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.jobs.opened import only_here, open_jobs
 from swath.entrypoints.cli.order import Order
-from swath.entrypoints.cli.output import command, counted, print_json
+from swath.entrypoints.cli.output import command, counted, print_json, status_json
 from swath.entrypoints.cli.run_job import run_job
 from swath.pipeline.accept.explain import listed, near
 from swath.pipeline.accept.item_ids import read_item_ids
@@ -47,7 +47,7 @@ async def retry_job(settings: Settings, job_id: str, choice: Choice, *, run: boo
     if run:
         return await run_job(settings, Order(job_id=job_id, as_json=as_json))
     if as_json:
-        print_json(status.as_json())
+        print_json(status_json(status))
     else:
         waiting = counted(status.counts.remaining, "item")
         them = "it" if status.counts.remaining == 1 else "them"

@@ -12,7 +12,7 @@ import click
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
 from swath.entrypoints.cli.jobs.opened import Jobs, open_jobs
-from swath.entrypoints.cli.output import describe
+from swath.entrypoints.cli.output import describe, status_json
 from swath.entrypoints.cli.progress import watching
 from swath.entrypoints.cli.run_job import needs_a_person
 from swath.entrypoints.cli.session import stop_on_signals
@@ -32,7 +32,7 @@ async def watch_job(settings: Settings, job_id: str, *, as_json: bool) -> ExitCo
             while (following := await _next(statuses, stop)) is not None:
                 status = following
                 display.show(status)
-                if as_json and (line := json.dumps(status.as_json(), ensure_ascii=False)) != shown:
+                if as_json and (line := json.dumps(status_json(status), ensure_ascii=False)) != shown:
                     click.echo(line)
                     shown = line
                 if status.state.terminal or needs_a_person(status):

@@ -72,7 +72,8 @@ async def revoke_key(settings: Settings, key_id: str, *, as_json: bool) -> ExitC
         return ExitCode.COMPLETE
     click.echo(f"key {key.key_id} ({key.name}) is revoked")
     if not others:
-        click.echo("it was the last one: from its next start on `swath serve` listens on loopback only", err=True)
+        make = command("keys", "create", "NAME")
+        click.echo(f"it was the last one, so nobody is let in any more; make one with `{make}`", err=True)
     return ExitCode.COMPLETE
 
 

@@ -164,7 +164,7 @@ def _for_a_file(message: str) -> str:
 def _own_words(message: str) -> str:
     """The remedy for somebody who sends rows by program is none for a command."""
     told, semicolon, _ = message.partition("; send the same rows from the start")
-    return f"{told}; give another --job-id" if semicolon else message
+    return f"{told}; give another job id" if semicolon else message
 
 
 async def _abandon(client: Client, job_id: str) -> None:

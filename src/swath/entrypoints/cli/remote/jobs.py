@@ -90,10 +90,14 @@ class ServerJobs:
         """See Jobs."""
         return await until_ended(self._client, await self._asked("POST", job_id, "cancel"))
 
-    async def change_policy(self, job_id: str, policy: ExecutionPolicy) -> JobStatus:
-        """See Jobs."""
-        former = (await self.status(job_id)).job.policy
-        part = merge_patch(former.model_dump(mode="json"), policy.model_dump(mode="json"))
+    async def change_policy(
+        self, job_id: str, policy: ExecutionPolicy, expected: ExecutionPolicy | None = None
+    ) -> JobStatus:
+        """See Jobs. The controller looks whether others were faster: it makes what is sent a part of what there is."""
+        former = expected or (await self.status(job_id)).job.policy
+        part = merge_patch(
+            former.model_dump(mode="json"), policy.model_dump(mode="json"), only_changes=expected is not None
+        )
         await self._client.ask("PATCH", "jobs", job_id, "policy", body=part)
         return await self.status(job_id)
 

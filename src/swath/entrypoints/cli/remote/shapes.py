@@ -72,13 +72,18 @@ def webhook_of(entry: Mapping[str, Any]) -> Webhook:
     return msgspec.convert({**entry, "summary": {"status": entry["status"]}}, Webhook)
 
 
-def merge_patch(former: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The part (RFC 7396) that makes the one of the other: a name that is to go is null."""
+def merge_patch(former: Mapping[str, Any], wanted: Mapping[str, Any], *, only_changes: bool = False) -> dict[str, Any]:
+    """The part (RFC 7396) that makes the one of the other: a name that is to go is null.
+
+    `only_changes` leaves out what is equal, which others may change meanwhile.
+    """
     part: dict[str, Any] = {name: None for name in former if name not in wanted}
     for name, value in wanted.items():
         before = former.get(name)
+        if only_changes and name in former and before == value:
+            continue
         if isinstance(value, Mapping) and isinstance(before, Mapping):
-            part[name] = merge_patch(before, value)
+            part[name] = merge_patch(before, value, only_changes=only_changes)
         else:
             part[name] = value
     return part
