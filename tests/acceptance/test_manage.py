@@ -139,7 +139,7 @@ async def test_a_running_job_is_cancelled_what_runs_finishes_and_the_books_balan
     assert (await shell.run("jobs", "verify", "x"))[0] == 0
 
 
-@pytest.mark.req("J5", "J7")
+@pytest.mark.req("J5", "J7", "R8")
 async def test_failed_items_are_run_again_as_a_new_generation(shell: Shell, county: DemoCounty, parcels: str) -> None:
     shell.write("policy.yaml", "retries: {max_retries: 0}\ncircuit_breaker: {failure_threshold_percentage: 1}\n")
     county.switches = Switches(failure_rate=0.1, seed=3)
