@@ -93,7 +93,7 @@ async def test_whoever_reads_slowly_gets_it_all(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_controller_that_stops_does_not_wait_long_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "UNREAD_SECONDS", 1.0)
+    monkeypatch.setattr(outgoing, "UNREAD_SECONDS", 10.0)  # looked at every two
     monkeypatch.setattr(outgoing, "STOPPING_SECONDS", 0.2)
     async with listening(drain_seconds=30) as (listener, address):
         raw = await asked(address)
