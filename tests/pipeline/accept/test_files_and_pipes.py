@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from swath.pipeline.accept import raw_bytes
 from swath.pipeline.accept.file_source import FileSource, Format
 from tests.pipeline.accept.reading import given, inputs, read, refusal
 
@@ -103,6 +105,28 @@ def test_a_fifo_is_read_to_its_end(tmp_path: Path) -> None:
 def test_a_fifo_closed_early_is_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     with fifo(tmp_path / name, content) as pipe:
         assert said in refusal(FileSource(pipe))
+
+
+@pytest.mark.req("J2", "C2")
+def test_a_fifo_without_a_writer_is_refused_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw_bytes, "WRITER_SECONDS", 0.2)
+    os.mkfifo(tmp_path / "items.csv")
+    assert "is a pipe that nobody has written to in 0.2 s" in refusal(FileSource(tmp_path / "items.csv"))
+
+
+def test_a_fifo_whose_writer_is_slow_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw_bytes, "WRITER_SECONDS", 1.0)
+    os.mkfifo(tmp_path / "items.csv")
+
+    def write() -> None:
+        with (tmp_path / "items.csv").open("wb", buffering=0) as pipe:
+            time.sleep(1.3)
+            pipe.write(b"parcel_id\n1\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert inputs(FileSource(tmp_path / "items.csv")) == [{"parcel_id": "1"}]
+    writer.join()
 
 
 def test_a_fifo_closed_inside_a_row_makes_that_row_bad(tmp_path: Path) -> None:

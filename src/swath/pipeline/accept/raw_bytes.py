@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import difflib
 import select
+import threading
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
+from io import FileIO
 from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,6 +22,7 @@ from swath.domain.errors import BadInput
 __all__ = ["CHUNK_BYTES", "STDIN", "ByteReader", "chunks_of", "open_bytes", "reason", "unpacked"]
 
 CHUNK_BYTES: Final = 1 << 17
+WRITER_SECONDS: Final = 60.0  # for somebody to open a pipe at its other end; what is written may come much later
 STDIN: Final = "-"
 
 _GZIP: Final = b"\x1f\x8b"
@@ -50,13 +54,42 @@ def open_bytes(path: str, stdin: ByteReader | None) -> AbstractContextManager[By
     """The open file; `-` is stdin, which stays open. Raises BadInput."""
     try:
         if path != STDIN:
-            return open(path, "rb", buffering=0)  # noqa: PTH123 the caller closes it; "" must stay an error
+            return _open_pipe(path) if Path(path).is_fifo() else _open(path)
         if stdin is not None:
             return nullcontext(stdin)
         # Unbuffered and ours: a thread waiting in sys.stdin would hold its lock when the interpreter ends.
         return open(0, "rb", buffering=0, closefd=False)
     except (OSError, ValueError) as error:
         raise BadInput(f"{path or repr(path)}: {reason(path, error)}") from None
+
+
+def _open(path: str) -> FileIO:
+    return FileIO(path)  # the caller closes it
+
+
+def _open_pipe(path: str) -> FileIO:
+    """Opening a pipe waits for its writer. Raises BadInput when none comes."""
+    opened: Future[FileIO] = Future()
+
+    def wait_for_writer() -> None:
+        try:
+            file = _open(path)
+        except OSError as error:
+            opened.set_exception(error)
+            return
+        if not opened.set_running_or_notify_cancel():
+            file.close()  # nobody waits any more
+            return
+        opened.set_result(file)
+
+    threading.Thread(target=wait_for_writer, name="open-pipe", daemon=True).start()
+    try:
+        return opened.result(WRITER_SECONDS)
+    except TimeoutError:
+        opened.cancel()
+        raise BadInput(
+            f"{path}: is a pipe that nobody has written to in {WRITER_SECONDS:g} s; start what writes to it first"
+        ) from None
 
 
 def reason(path: str, error: OSError | ValueError) -> str:
