@@ -9,7 +9,7 @@ from swath import Failed, Failure, FailureKind, HttpScraper, Input, NotFound, Pa
 from swath.domain.errors import BadInput, LeaseLost, SiteHeld
 from swath.kit.pages import Pages
 from swath.kit.registry import Registry
-from swath.web import session as web_session
+from swath.web.page_check import check_page
 from tests.web.sites import answer, session
 
 A, B, C = "http://site.example/a", "http://site.example/b", "http://site.example/c"
@@ -121,13 +121,12 @@ async def test_pages_kept_on_the_way_are_stored_beside_the_returned_one() -> Non
 @pytest.mark.parametrize("keeps", [False, True])
 async def test_a_page_is_looked_over_once(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[object] = []
-    check = web_session.check_page
 
     def counted(page: object) -> None:
         looks.append(page)
-        check(page)
+        check_page(page)
 
-    monkeypatch.setattr(web_session, "check_page", counted)
+    monkeypatch.setattr("swath.web.session.check_page", counted)
 
     async def fetch(web: WebSession) -> WebPage:
         page = await web.get(A)

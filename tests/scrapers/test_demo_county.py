@@ -118,7 +118,8 @@ async def test_stored_pages_give_the_same_record_again(site: Site, web: WebSessi
 async def test_the_bill_is_downloaded_only_when_asked_for(site: Site, web: WebSession) -> None:
     scraper = DemoCounty()
     await scraper.collect(scraper.parse_input({"parcel_id": "501-22-001", "bill": "true"}), web)
-    assert web.downloads == [("bill-501-22-001.pdf", bill.document(parcel("501-22-001")))]
+    (kept,) = web.downloads
+    assert (kept.name, kept.body) == ("bill-501-22-001.pdf", bill.document(parcel("501-22-001")))
     assert web.requests == 7
 
 

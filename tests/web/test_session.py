@@ -178,7 +178,8 @@ async def test_downloads_are_kept_by_file_name() -> None:
     web, _ = session({A: pdf, B: answer(B, b"<p>bill of 2024", headers=(("content-type", "text/html"),))})
     await web.download(A, "bill.pdf", content_type="application/pdf")
     await web.download(A, "bill.pdf")
-    assert web.downloads == [("bill.pdf", b"%PDF")]
+    (kept,) = web.downloads
+    assert (kept.name, kept.body, kept.page.url) == ("bill.pdf", b"%PDF", A)
     assert not web.kept
     with pytest.raises(Failed, match=r"text/html, not application/pdf") as raised:
         await web.download(B, "other.pdf", content_type="application/pdf")

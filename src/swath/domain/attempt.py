@@ -31,6 +31,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     """One try at an item. Times are Unix seconds; `bytes` is what came over the wire for it.
 
     `proxy_tier` is the dearest way out that it took, `cost` what that is reckoned to cost, in the operator's money.
+    `cache_hits` are answers that it got without a request.
     """
 
     started_at: float
@@ -41,6 +42,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     requests: int = 0
     proxy_tier: str = "none"
     cost: float = NO_COST
+    cache_hits: int = 0
 
 
 class Tries(msgspec.Struct, frozen=True):

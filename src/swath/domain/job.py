@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from swath.domain.layout import Layout
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 
@@ -21,6 +22,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     `sites` are the addresses that the scraper said it needs, as it was when the job was submitted. `on_demand`:
     somebody waits for it; its items are called tasks. `request_id` is that of the request by which it was ordered.
+    `extracts` is the job whose stored pages this one reads in the place of sites (R6).
     """
 
     job_id: str
@@ -35,6 +37,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
     on_demand: bool = False
     request_id: str | None = None
+    layout: Layout = Layout.FILES
+    extracts: str | None = None
 
     def differences(self, other: Job) -> tuple[str, ...]:
         """The fields in which they ask for different work; when and by which request, and what the scraper says of
@@ -115,6 +119,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     manifest: dict[str, Any] | None = None
     sites: tuple[SiteOutlook, ...] = ()  # this and the next: pipeline/dispatch/outlook.py
     closed_seconds: float = 0.0  # of the time to the end, during which its sites are closed
+    versions: int = 1  # how many of its results were made, the first by the job itself, others by re-extraction (R6)
+    current_version: int = 1  # which of them readers get
 
     @property
     def eta_seconds(self) -> float | None:
@@ -140,6 +146,10 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "sites": [msgspec.to_builtins(site) for site in self.sites],
             "circuit": {"state": "open" if self.circuit_opened else "closed", "reason": self.circuit_opened},
             "scraper_id": self.job.scraper_id,
+            "layout": self.job.layout.value,
+            "extracts": self.job.extracts,
+            "versions": self.versions,
+            "current_version": self.current_version,
             "name": self.job.name,
             "labels": self.job.labels,
             "priority": self.job.priority,

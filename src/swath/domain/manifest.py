@@ -11,6 +11,7 @@ import msgspec
 
 from swath.domain.item import ItemRecord
 from swath.domain.job import Counts, Job
+from swath.domain.layout import Layout
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 
@@ -44,7 +45,9 @@ class JobMetadata(msgspec.Struct, frozen=True, kw_only=True):
     cost: float
     created_at: float
     execution_policy: dict[str, Any]
+    layout: str = Layout.FILES.value
     circuit_opened: str | None = None  # why, if it did
+    cache_hits: int = 0
 
 
 class Tally:
@@ -58,6 +61,7 @@ class Tally:
         self.last_attempt_at: float | None = None
         self.bytes = 0
         self.requests = 0
+        self.cache_hits = 0
 
     def add(self, record: ItemRecord) -> None:
         """Counts one item."""
@@ -69,6 +73,7 @@ class Tally:
         for attempt in record.attempts:
             self.bytes += attempt.bytes
             self.requests += attempt.requests
+            self.cache_hits += attempt.cache_hits
         if record.attempts:
             first, last = record.attempts[0].started_at, record.attempts[-1].ended_at
             self.first_attempt_at = first if self.first_attempt_at is None else min(first, self.first_attempt_at)

@@ -6,7 +6,15 @@ import hashlib
 
 import msgspec
 
-__all__ = ["Page"]
+__all__ = ["Exchange", "Page"]
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """What was sent and what came beside the body, as far as it is known. Names of response headers are lower-case."""
+
+    method: str
+    request_headers: tuple[tuple[str, str], ...] = ()
+    response_headers: tuple[tuple[str, str], ...] = ()
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +27,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "text/html"
     charset: str = "utf-8"
     fetched_at: float = 0.0
+    exchange: Exchange | None = None  # a page read back from storage has none
+    from_cache: bool = False  # the answer to an earlier request of its job; nothing was sent for it
 
     @property
     def text(self) -> str:

@@ -165,6 +165,8 @@ class ExecutionPolicy(_Section):
     keep: Keep = Keep.BOTH
     retention_days: float | None = Field(default=None, gt=0, le=36_500, allow_inf_nan=False)
     """The job and all its data are deleted so long after it ended; by default they stay."""
+    cache_responses: bool = False
+    """A page that several items ask for in the same words is fetched once by each worker process."""
 
     def with_concurrency(self, workers: int) -> ExecutionPolicy:
         """The same policy with another `max_concurrent_workers`, checked."""

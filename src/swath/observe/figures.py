@@ -46,7 +46,7 @@ class Figures:
     """Labels are bounded: states, kinds, routes, and the names of site policies."""
 
     __slots__ = (
-        *("attempt_seconds", "attempts", "commit_seconds", "committed_items", "items", "received_bytes"),
+        *("attempt_seconds", "attempts", "cache_hits", "commit_seconds", "committed_items", "items", "received_bytes"),
         *("request_seconds", "requests", "site_requests"),
     )
 
@@ -56,6 +56,7 @@ class Figures:
         self.attempt_seconds = Spread(ITEM_SECONDS)
         self.site_requests: dict[str, int] = defaultdict(int)
         self.received_bytes: dict[str, int] = defaultdict(int)
+        self.cache_hits = 0
         self.commit_seconds = Spread(COMMIT_SECONDS)
         self.committed_items = 0
         self.requests: dict[tuple[str, str, str], int] = defaultdict(int)

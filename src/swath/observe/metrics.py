@@ -65,6 +65,8 @@ def _counted(figures: Figures) -> Iterator[Metric]:
     yield counter("swath_site_requests", "Requests sent, by site policy.", ("site",), single(figures.site_requests))
     received = single(figures.received_bytes)
     yield counter("swath_received_bytes", "Bytes over the wire, by site policy.", ("site",), received)
+    told = "Answers taken from the response cache, for which nothing was sent."
+    yield counter("swath_cache_hits", told, (), [((), figures.cache_hits)])
     yield spread("swath_commit_seconds", "How long a commit took.", figures.commit_seconds)
     yield counter("swath_committed_items", "Ends that commits tried to write.", (), [((), figures.committed_items)])
     yield counter(

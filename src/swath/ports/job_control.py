@@ -68,3 +68,14 @@ class JobControl(Protocol):
         Raises Conflict for a job that is to be cancelled first.
         """
         ...
+
+    async def add_version(self, job_id: str) -> int:
+        """Counts one more version of an ended job's results, for whoever makes it (R6), and answers with its number.
+
+        Raises Conflict when the job has not ended.
+        """
+        ...
+
+    async def set_current(self, job_id: str, version: int) -> JobStatus:
+        """Makes a version the one that readers get. Raises BadInput when there was never one of that number."""
+        ...

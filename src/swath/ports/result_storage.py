@@ -8,14 +8,26 @@ other lease writes, and publishing only ends their trial. Callers use the keys t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 import msgspec
 
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 
-__all__ = ["ResultStorage", "StagedItem"]
+__all__ = ["Addition", "ResultStorage", "StagedItem"]
+
+
+class Addition(msgspec.Struct, frozen=True):
+    """Bytes for a pack. `head` comes before them where the pack is new."""
+
+    data: bytes
+    head: bytes = b""
+
+
+_NO_PACKS: Final[Mapping[str, int]] = MappingProxyType({})
+_NO_DOCUMENTS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 class StagedItem(msgspec.Struct, frozen=True):
@@ -33,7 +45,12 @@ class StagedItem(msgspec.Struct, frozen=True):
 
 class ResultStorage(Protocol):
     """Keys are relative to the job. An artifact exists whole under its key or not at all. Later leases have higher
-    fences."""
+    fences.
+
+    `pack_seconds`: how long outcomes had better be gathered for one `append`; 0 where it costs no more to come often.
+    """
+
+    pack_seconds: float
 
     async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:
         """Makes room for what will be staged under this fence; to name the items now is cheaper than later."""
@@ -54,11 +71,33 @@ class ResultStorage(Protocol):
         """
         ...
 
-    async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
+    async def append(self, job_id: str, fence: int, additions: Mapping[str, Addition]) -> dict[str, tuple[str, int]]:
+        """Adds to the packs of a lease, by the ending of their names (domain/layout.py): answers for each with the
+        key of the pack, `packs/{fence}` and more, and where in it `data` begins.
+
+        No other fence ever writes a pack, and what was added never moves. `read` finds it at once; it is published, as
+        far as `settle` says, by that. After an error nothing was added. Raises LeaseLost as `stage`.
+        """
+        ...
+
+    async def packs(self, job_id: str, fence: int) -> list[str]:
+        """The keys of the packs of a lease that was not settled."""
+        ...
+
+    async def settle(
+        self,
+        job_id: str,
+        fence: int,
+        winners: Collection[str],
+        packs: Mapping[str, int] = _NO_PACKS,
+        documents: Mapping[str, bytes] = _NO_DOCUMENTS,
+    ) -> None:
         """Publishes the winners among what is staged and throws away the rest and the room. Can be repeated.
 
         `winners` are all items whose ends the store accepted under this fence and that have files, also those
-        published before.
+        published before. `packs` says how many bytes of each pack they need, from its beginning: nothing behind that
+        is ever seen again, nor are packs that are not named. `documents` by key are put beside them; when the room is
+        gone they are not, for then somebody has settled before.
         """
         ...
 

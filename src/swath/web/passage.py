@@ -27,6 +27,7 @@ from swath.sites.circuits import SiteCircuits, Ticket
 from swath.sites.directory import Site, SiteDirectory
 from swath.sites.pacer import Pacer, Permit
 from swath.web.address import shown
+from swath.web.cache import ResponseCache
 from swath.web.redirects import next_request
 from swath.web.robots import MOST_HOPS, Robots
 from swath.web.transport import Request, Response, Transport
@@ -47,6 +48,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     robots: Robots
     ways: Ways
     clock: Clock
+    cache: ResponseCache = msgspec.field(default_factory=ResponseCache)
 
 
 class _Open(NamedTuple):

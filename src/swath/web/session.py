@@ -6,38 +6,46 @@ Comes after the worker, which makes it; before the transport. Follows redirects 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from enum import Enum
-from typing import Any, Final, TypeGuard
+from typing import Any, NamedTuple
 
 import msgspec
 
 from swath.domain.errors import Failed, NotFound
 from swath.domain.failure import Failure, FailureKind
-from swath.domain.page import Page
+from swath.domain.page import Exchange, Page
 from swath.domain.policy import Timeouts
+from swath.domain.result import Download
 from swath.ports.clock import Clock
 from swath.web.address import Fields, pairs_of, resolve, shown, with_params
+from swath.web.cache import AttemptCache
 from swath.web.charset import charset_of, content_type_of
-from swath.web.classify import PAGE, classify
+from swath.web.classify import PAGE, Verdict, classify
 from swath.web.cookies import CookieJar
 from swath.web.encode import URLENCODED, urlencoded
 from swath.web.form import FormSent
 from swath.web.gate import Gate, OpenGate
 from swath.web.header_sets import headers_for
 from swath.web.page import DEFAULT_NAME, WebPage
+from swath.web.page_check import check_name, check_page
 from swath.web.redirects import MOST_REDIRECTS, next_request
 from swath.web.transport import Headers, Request, Response, Transport
 
-__all__ = ["WebSession", "check_page"]
+__all__ = ["WebSession"]
 
-_PAGE_FIELDS: Final = {
-    "url": str,
-    "status": int,
-    "body": bytes,
-    "content_type": str,
-    "charset": str,
-    "fetched_at": float,
-}
+
+class _Wanted(NamedTuple):
+    """What the author said of an answer: what the page is called, and which statuses are no surprise."""
+
+    name: str
+    expect_status: Collection[int]
+
+
+class _Judged(NamedTuple):
+    """An answer that leads nowhere else, and what it is. `as_it_is`: nobody looked, for its status was expected."""
+
+    page: Page
+    verdict: Verdict
+    as_it_is: bool = False
 
 
 class WebSession:
@@ -47,7 +55,7 @@ class WebSession:
     """
 
     __slots__ = (
-        *("_base_url", "_clock", "_cookies", "_gate", "_timeouts", "_transport"),
+        *("_base_url", "_cache", "_clock", "_cookies", "_gate", "_timeouts", "_transport"),
         *("bytes", "downloads", "pages", "refused", "requests"),
     )
 
@@ -58,18 +66,20 @@ class WebSession:
         clock: Clock,
         base_url: str | None = None,
         gate: Gate | None = None,
+        cache: AttemptCache | None = None,
     ) -> None:
         self._transport = transport
         self._timeouts = timeouts
         self._clock = clock
         self._base_url = base_url
         self._gate = OpenGate() if gate is None else gate
+        self._cache = cache
         self._cookies = CookieJar()
         self.requests = 0
         self.bytes = 0
         self.refused: Page | None = None  # what came last and was no page: a wall, an outage
         self.pages: dict[str, WebPage] = {}
-        self.downloads: list[tuple[str, bytes]] = []
+        self.downloads: list[Download] = []
 
     @property
     def kept(self) -> dict[str, Page]:
@@ -79,7 +89,7 @@ class WebSession:
     def keep(self, page: WebPage, name: str = DEFAULT_NAME) -> WebPage:
         """Stores a page under a name, in the place of one that was kept under it before."""
         check_page(page)
-        _check_name(name, "page")
+        check_name(name, "page")
         kept = self.pages[name] = page.named(name)
         return kept
 
@@ -129,15 +139,15 @@ class WebSession:
         Raises Failed layout_changed when a `content_type` is asked for and something else comes: an error page, say;
         too_large when it has more than `largest_bytes`.
         """
-        _check_name(filename, "download")
+        check_name(filename, "download")
         request = self._request("GET", resolve(url, self._base_url), headers)
         request = msgspec.structs.replace(request, largest_bytes=largest_bytes)
         page = await self._page(request, None, ())
         if content_type is not None and page.page.content_type != content_type:
             message = f"{shown(page.url)} is {page.page.content_type}, not {content_type}"
             raise Failed(Failure.of(FailureKind.LAYOUT_CHANGED, message))
-        self.downloads = [kept for kept in self.downloads if kept[0] != filename]
-        self.downloads.append((filename, page.body))
+        self.downloads = [kept for kept in self.downloads if kept.name != filename]
+        self.downloads.append(Download(filename, page.page))
         return page
 
     async def send_form(self, sent: FormSent, name: str | None) -> WebPage:
@@ -161,12 +171,10 @@ class WebSession:
         )
 
     async def _page(self, request: Request, name: str | None, expect_status: Collection[int]) -> WebPage:
-        _check_name(DEFAULT_NAME if name is None else name, "page")
-        response = await self._follow(request)
-        verdict = PAGE
-        if response.status not in expect_status:
-            verdict = classify(response, self._gate.policy(response.url), self._clock.now())
-        page = self._made(response, DEFAULT_NAME if name is None else name)
+        wanted = _Wanted(DEFAULT_NAME if name is None else name, expect_status)
+        check_name(wanted.name, "page")
+        answer, verdict, _ = await self._follow(request, wanted)
+        page = WebPage(answer, self)
         if verdict.failure is not None:
             self.refused = page.page
             self._gate.blame(page.url, verdict.failure)
@@ -178,9 +186,51 @@ class WebSession:
             self.pages[name] = page
         return page
 
-    def _made(self, response: Response, name: str) -> WebPage:
+    async def _follow(self, request: Request, wanted: _Wanted) -> _Judged:
+        for _ in range(MOST_REDIRECTS + 1):
+            cookies = self._cookies.header(request.url, self._clock.now())
+            asked = request
+            if cookies is not None:
+                asked = msgspec.structs.replace(request, headers=_with_cookies(request.headers, cookies))
+            if self._cache is None:
+                came = await self._fetch(request, asked, wanted)
+            else:
+                came = await self._find(self._cache, request, asked, wanted)
+            if isinstance(came, _Judged):
+                return came
+            request = came
+        message = f"more than {MOST_REDIRECTS} redirects, the last to {shown(request.url)}"
+        raise Failed(Failure.of(FailureKind.NAVIGATION, message))
+
+    async def _find(self, cache: AttemptCache, request: Request, asked: Request, wanted: _Wanted) -> _Judged | Request:
+        """What the job knows already, or what the site says."""
+        found = await cache.find(asked)
+        if found is None:
+            return await self._fetch(request, asked, wanted)
+        if isinstance(found, Page):
+            return _Judged(msgspec.structs.replace(found, name=wanted.name, from_cache=True), PAGE)
+        with found:
+            came = await self._fetch(request, asked, wanted)
+            if isinstance(came, Request):
+                found.came(None)
+            elif came.verdict == PAGE:
+                found.came(None if came.as_it_is else came.page)
+        return came
+
+    async def _fetch(self, request: Request, asked: Request, wanted: _Wanted) -> _Judged | Request:
+        """Sends `asked`, which is `request` with cookies: what came of it, or where it sends us next."""
+        sent, response = await self._send(asked)
+        following = next_request(request, response)
+        if following is not None:
+            return following
+        page = self._made(sent, response, wanted.name)
+        if response.status in wanted.expect_status:
+            return _Judged(page, PAGE, as_it_is=True)
+        return _Judged(page, classify(response, self._gate.policy(response.url), page.fetched_at))
+
+    def _made(self, sent: Request, response: Response, name: str) -> Page:
         content_type = response.header("content-type")
-        page = Page(
+        return Page(
             name=name,
             url=response.url,
             status=response.status,
@@ -188,23 +238,11 @@ class WebSession:
             content_type=content_type_of(content_type),
             charset=charset_of(content_type, response.body),
             fetched_at=self._clock.now(),
+            exchange=Exchange(method=sent.method, request_headers=sent.headers, response_headers=response.headers),
         )
-        return WebPage(page, self)
 
-    async def _follow(self, request: Request) -> Response:
-        for _ in range(MOST_REDIRECTS + 1):
-            response = await self._send(request)
-            following = next_request(request, response)
-            if following is None:
-                return response
-            request = following
-        message = f"more than {MOST_REDIRECTS} redirects, the last to {shown(request.url)}"
-        raise Failed(Failure.of(FailureKind.NAVIGATION, message))
-
-    async def _send(self, request: Request) -> Response:
-        cookies = self._cookies.header(request.url, self._clock.now())
-        if cookies is not None:
-            request = msgspec.structs.replace(request, headers=_with_cookies(request.headers, cookies))
+    async def _send(self, request: Request) -> tuple[Request, Response]:
+        """The request as it was sent, and the answer."""
         request = await self._gate.enter(request)
         self.requests += 1
         response, failure = None, None
@@ -219,35 +257,7 @@ class WebSession:
         set_cookies = [value for name, value in response.headers if name == "set-cookie"]
         if set_cookies:
             self._cookies.store(request.url, set_cookies, self._clock.now())
-        return response
-
-
-def check_page(page: object) -> None:
-    """Raises TypeError or ValueError for what cannot be stored as a page: authors make pages themselves, too."""
-    if not isinstance(page, WebPage):
-        raise TypeError(f"pages must be WebPage, not {type(page).__name__}")
-    _check_name(page.name, "page")
-    for what, kind in _PAGE_FIELDS.items():
-        value = getattr(page.page, what)
-        fits = _is_text(value) if kind is str else isinstance(value, (kind, int) if kind is float else kind)
-        if not fits or isinstance(value, bool):
-            raise TypeError(f"the {what} of a page must be {kind.__name__}, not {type(value).__name__}")
-        if kind is str:
-            value.encode()  # half of a surrogate pair raises UnicodeEncodeError, which is a ValueError
-
-
-def _check_name(name: object, what: str) -> None:
-    """Names become names of files; told before anything is sent, with the author's line in the trace."""
-    if not _is_text(name):
-        raise TypeError(f"{what} names must be text, not {type(name).__name__}")
-    if not name:
-        raise ValueError(f"{what} names must not be empty")
-    name.encode()
-
-
-def _is_text(value: object) -> TypeGuard[str]:
-    """Other kinds of str, such as the nodes of some parsers, cannot be written as JSON; members of an enum can."""
-    return type(value) is str or (isinstance(value, str) and isinstance(value, Enum))
+        return request, response
 
 
 def _with_cookies(headers: Headers, cookies: str) -> Headers:

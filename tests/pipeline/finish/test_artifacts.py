@@ -14,7 +14,7 @@ from swath.domain.errors import BadInput
 from swath.domain.job import Job
 from swath.domain.page import Page
 from swath.domain.policy import Keep
-from swath.domain.result import Result
+from swath.domain.result import Download, Result
 from swath.pipeline.finish.artifacts import files_of, pages_of
 
 JOB = Job(job_id="job", scraper_id="demo-county")
@@ -25,10 +25,16 @@ def page(name: str = "html", body: bytes = LARGE) -> Page:
     return Page(name=name, url="https://demo.local/a?b=c", status=200, body=body, fetched_at=12.5)
 
 
+def download(name: str, body: bytes = b"") -> Download:
+    return Download(name, Page(name="html", url="https://demo.local/file", status=200, body=body))
+
+
 @pytest.mark.req("R1")
 def test_an_item_has_the_files_of_the_layout() -> None:
     result = Result(
-        pages=(page("html", SMALL), page("detail", LARGE)), downloads=(("bill.pdf", b"%PDF"),), data={"owner": "A"}
+        pages=(page("html", SMALL), page("detail", LARGE)),
+        downloads=(download("bill.pdf", b"%PDF"),),
+        data={"owner": "A"},
     )
     files = files_of(JOB, "100-01-001", result, Keep.BOTH, {"scraper_version": "3", "outcome": "found"})
     assert list(files) == ["html.html", "detail.html.gz", "bill.pdf", "data.json", "metadata.json"]
@@ -49,13 +55,17 @@ def test_an_item_has_the_files_of_the_layout() -> None:
         "size": len(LARGE),
     }
     del metadata["pages"]
+    (bill,) = metadata.pop("downloads")
+    assert (bill["name"], bill["file"], bill["sha256"]) == (
+        *("bill.pdf", "bill.pdf"),
+        hashlib.sha256(b"%PDF").hexdigest(),
+    )
     assert metadata == {
         "job_id": "job",
         "item_id": "100-01-001",
         "scraper_id": "demo-county",
         "scraper_version": "3",
         "outcome": "found",
-        "downloads": {"bill.pdf": "bill.pdf"},
     }
 
 
@@ -108,17 +118,18 @@ def test_what_we_know_of_an_item_is_not_overwritten_by_what_is_told_about_it() -
 
 def test_a_download_never_takes_the_place_of_a_file_of_ours() -> None:
     ours = ("html.html", "html.html.gz", "data.json", "metadata.json", "screenshot.png")
-    result = Result(pages=(page(),), downloads=tuple((name, b"theirs") for name in ours), data={})
+    result = Result(pages=(page(),), downloads=tuple(download(name, b"theirs") for name in ours), data={})
     files = files_of(JOB, "a", result, Keep.BOTH, {})
     assert len(files) == 3 + len(ours)
     assert sum(body == b"theirs" for body in files.values()) == len(ours)
-    assert [files[file] for file in json.loads(files["metadata.json"])["downloads"].values()] == [b"theirs"] * len(ours)
+    listed = json.loads(files["metadata.json"])["downloads"]
+    assert [files[one["file"]] for one in listed] == [b"theirs"] * len(ours)
 
 
 def test_half_characters_from_a_site_do_not_stop_an_item() -> None:
     odd = Page(name="html", url="https://demo.local/\ud800", status=200, body=b"x")
     result = Result(
-        pages=(odd,), downloads=(("\ud800.pdf", b""),), data={"a": ["\udce9t\u00e9", {"\ud83d\ude00": None}]}
+        pages=(odd,), downloads=(download("\ud800.pdf"),), data={"a": ["\udce9t\u00e9", {"\ud83d\ude00": None}]}
     )
     files = files_of(JOB, "a", result, Keep.BOTH, {})
     assert json.loads(files["data.json"]) == {"a": ["\ufffdt\u00e9", {"\U0001f600": None}]}
@@ -129,7 +140,7 @@ def test_two_files_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="same name"):
         files_of(JOB, "a", Result(pages=(page(body=SMALL), page(body=LARGE))), Keep.BOTH, {})
     with pytest.raises(ValueError, match="same name"):
-        files_of(JOB, "a", Result(downloads=(("x", b""), ("x", b""))), Keep.BOTH, {})
+        files_of(JOB, "a", Result(downloads=(download("x"), download("x"))), Keep.BOTH, {})
 
 
 def test_stored_pages_that_were_damaged_are_told_in_one_line() -> None:
@@ -157,6 +168,7 @@ pages = st.builds(
     content_type=text,
     charset=text,
     fetched_at=st.floats(0, 4e9),
+    from_cache=st.booleans(),
 )
 
 
@@ -168,7 +180,7 @@ pages = st.builds(
     data=st.none() | st.dictionaries(text, text, max_size=3),
 )
 def test_pages_come_back_as_they_were_fetched(kept: list[Page], downloads: dict[str, bytes], data: object) -> None:
-    result = Result(pages=tuple(kept), downloads=tuple(downloads.items()), data=data)
+    result = Result(pages=tuple(kept), downloads=tuple(download(*file) for file in downloads.items()), data=data)
     files = files_of(JOB, "a", result, Keep.BOTH, {"outcome": "found"})
     assert len(files) == len(kept) + len(downloads) + (data is not None) + 1
     assert pages_of(files) == result.pages

@@ -15,20 +15,25 @@ from typing import Final
 __all__ = [
     "clear",
     "clear_in_pieces",
+    "copy_file",
+    "cut_file",
     "enter",
     "files_below",
     "names",
+    "open_to_write",
     "opened",
     "parent_of",
     "read_file",
     "read_piece",
     "sync_folder",
+    "write_at",
     "write_file",
 ]
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe put there must not hang us
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_BYTES: Final = 16 * 1024 * 1024
 _CLEAR_ROUNDS: Final = 1_000  # how often a folder is emptied again while somebody still writes into it
 
@@ -88,6 +93,38 @@ def write_file(fd: int, name: str, data: bytes, *, fsync: bool) -> None:
             os.fsync(file)
     finally:
         os.close(file)
+
+
+def open_to_write(fd: int, name: str, *, create: bool) -> int:
+    """A file to be written to; the caller closes it. Raises FileNotFoundError when there is none and none is made."""
+    return os.open(name, _OLD_FILE | (os.O_CREAT if create else 0), 0o666, dir_fd=fd)
+
+
+def write_at(file: int, data: bytes, start: int) -> None:
+    """Writes all of it, over what may be there."""
+    written = os.pwrite(file, data, start)
+    while written < len(data):
+        written += os.pwrite(file, data[written:], start + written)
+
+
+def cut_file(fd: int, name: str, length: int, *, fsync: bool) -> None:
+    """Leaves so many bytes of a file; a shorter one stays as it is."""
+    with opened(open_to_write(fd, name, create=False)) as file:
+        if os.fstat(file).st_size > length:
+            os.ftruncate(file, length)
+        if fsync:
+            os.fsync(file)
+
+
+def copy_file(fd: int, name: str, target: int, new: str, length: int, *, fsync: bool) -> None:
+    """Copies so many bytes, as far as there are, into a file that does not exist yet."""
+    with _plain_file(fd, name) as source, opened(os.open(new, _NEW_FILE, 0o666, dir_fd=target)) as copy:
+        copied = 0
+        while copied < length and (piece := os.pread(source, min(length - copied, _READ_BYTES), copied)):
+            write_at(copy, piece, copied)
+            copied += len(piece)
+        if fsync:
+            os.fsync(copy)
 
 
 def read_file(fd: int, path: str) -> bytes:

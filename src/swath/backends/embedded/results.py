@@ -1,24 +1,24 @@
 """Results in a folder: the artifacts and manifests of each job, to be looked at with a file manager.
 
 Before: the worker stages an item's files under its lease's fence; the store accepts the outcome. After: publish puts
-them at their final place (rooms.py), and the finish step writes manifests (documents.py). Here: threads and errors.
+them at their final place (rooms.py, packs.py), and the finish step writes manifests (documents.py).
 """
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import hashlib
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from swath.backends.embedded import documents as documents_by_key
+from swath.backends.embedded.disk_threads import DiskThreads
 from swath.backends.embedded.folders import (
     clear_in_pieces,
     enter,
@@ -28,37 +28,26 @@ from swath.backends.embedded.folders import (
     read_piece,
     sync_folder,
 )
+from swath.backends.embedded.packs import Packs, read_wherever
 from swath.backends.embedded.rooms import Rooms
-from swath.domain.errors import LeaseLost, StoreUnavailable
-from swath.domain.job import WaitingFor
+from swath.domain.errors import LeaseLost
 from swath.domain.keys import encode
+from swath.domain.layout import PACKS
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
-from swath.ports.result_storage import StagedItem
+from swath.ports.result_storage import Addition, StagedItem
 
 __all__ = ["FolderResults"]
 
 T = TypeVar("T")
 
-_THREADS: Final = 4
 _KEYS_PER_READ: Final = 1_000
 _FILES_PER_PIECE: Final = 500
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _ASIDE: Final = ".deleted"
 # A segment that begins with a dot would leave the job, or enter what has no final name yet.
 _KEY: Final = re.compile(r"[^./\0][^/\0]*(?:/[^./\0][^/\0]*)*")
 _PREFIX: Final = re.compile(r"(?:[^./\0][^/\0]*/)*(?:[^./\0][^/\0]*)?")
-_UNAVAILABLE: Final = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EIO: "the disk reports an error",
-    errno.EROFS: "the disk is read-only",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-    errno.EMFILE: "too many open files",
-    errno.ENFILE: "too many open files",
-    errno.ELOOP: "a link stands where a folder of ours belongs",
-    errno.ENOTDIR: "a file or a link stands where a folder of ours belongs",
-}
 
 
 class FolderResults:
@@ -67,15 +56,18 @@ class FolderResults:
     A killed process costs nothing. Without `fsync` a power loss may leave short files behind; `jobs verify` finds them.
     """
 
+    pack_seconds = 0.0
+
     def __init__(self, root: Path, *, fsync: bool = False) -> None:
         self._root = root
         self._fsync = fsync
         self._rooms = Rooms(fsync=fsync)
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="swath-results")
+        self._packs = Packs(fsync=fsync)
+        self._threads = DiskThreads(root)
 
     async def close(self) -> None:
         """Lets the threads go; further calls are errors."""
-        await asyncio.to_thread(self._pool.shutdown)
+        await self._threads.close()
 
     async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:  # noqa: ARG002 any may come
         """Makes the room. Nothing else does, so whoever lost the lease has nowhere to write to."""
@@ -99,10 +91,42 @@ class FolderResults:
         with suppress(FileNotFoundError):  # nothing was ever staged for this job
             await self._with_job(job_id, lambda job: self._rooms.publish(job, fence, item_ids))
 
-    async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
+    async def append(self, job_id: str, fence: int, additions: Mapping[str, Addition]) -> dict[str, tuple[str, int]]:
+        """Writes to the files in the room, all in one go."""
+        for ending in additions:
+            _check(_KEY, PACKS + ending)
+        try:
+            return await self._with_job(job_id, lambda job: self._packs.append(job, job_id, fence, additions))
+        except FileNotFoundError as error:
+            raise LeaseLost(f"lease {fence} was taken away: its job {job_id!r} has no folder") from error
+
+    async def packs(self, job_id: str, fence: int) -> list[str]:
+        """The packs in the room."""
+        try:
+            return await self._with_job(job_id, lambda job: self._packs.keys(job, fence))
+        except FileNotFoundError:
+            return []
+
+    async def settle(
+        self,
+        job_id: str,
+        fence: int,
+        winners: Collection[str],
+        packs: Mapping[str, int] = _NONE,
+        documents: Mapping[str, bytes] = _NONE,
+    ) -> None:
         """Publishes, then removes the room, whoever may still write into it."""
+        for key in (*packs, *documents):
+            _check(_KEY, key)
+
+        def work(job: int) -> None:
+            self._rooms.publish(job, fence, winners)
+            self._packs.publish(job, job_id, fence, packs, documents)
+            self._rooms.remove(job, fence)
+
         with suppress(FileNotFoundError):  # nothing was ever staged for this job
-            await self._with_job(job_id, lambda job: self._rooms.settle(job, fence, winners))
+            await self._with_job(job_id, work)
+        self._packs.forget(job_id, fence)
 
     async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
         """Gives each document its final name when it is complete."""
@@ -115,15 +139,16 @@ class FolderResults:
         """Reads a plain file; a link under the key counts as nothing."""
         _check(_KEY, key)
         try:
-            return await self._with_job(job_id, lambda job: read_file(job, key))
+            return await self._with_job(job_id, lambda job: read_wherever(job, key, read_file))
         except FileNotFoundError:
             raise KeyError(key) from None
 
     async def read(self, job_id: str, key: str, start: int, length: int) -> bytes:
         """Opens the file anew for each piece: nothing is held while a reader takes its time."""
         _check(_KEY, key)
+        piece = partial(read_piece, start=start, length=length)
         try:
-            return await self._with_job(job_id, lambda job: read_piece(job, key, start, length))
+            return await self._with_job(job_id, lambda job: read_wherever(job, key, piece))
         except FileNotFoundError:
             raise KeyError(key) from None
 
@@ -140,13 +165,14 @@ class FolderResults:
 
     async def clear(self, job_id: str) -> None:
         """Puts the job's folder aside first, so that a half-removed job is never seen, then removes it in pieces."""
-        async for _ in self._steps(self._removal(job_id)):
+        self._packs.forget(job_id)
+        async for _ in self._threads.steps(self._removal(job_id)):
             pass
 
     async def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
         """Walks the folders, some keys at a time."""
         _check(_PREFIX, prefix)
-        async with aclosing(self._steps(self._walk(job_id, prefix))) as walk:
+        async with aclosing(self._threads.steps(self._walk(job_id, prefix))) as walk:
             async for found in walk:
                 for key in found:
                     yield key
@@ -169,33 +195,7 @@ class FolderResults:
             with opened(self._open_job(job_id, create=create)) as job:
                 return work(job)
 
-        return await self._run(blocking)
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-        except OSError as error:
-            reason = _UNAVAILABLE.get(error.errno or 0)
-            if reason is None:
-                raise
-            told = f"cannot use the results in {self._root}: {reason}"
-            raise StoreUnavailable(told, WaitingFor.DISK) from error
-
-    async def _steps(self, work: Generator[T]) -> AsyncGenerator[T]:
-        """Runs a generator in the threads, step by step. If its reader is cancelled, it is closed after the step."""
-        step: asyncio.Future[T | None] | None = None
-        try:
-            while True:
-                step = asyncio.ensure_future(self._run(lambda: next(work, None)))
-                found = await asyncio.shield(step)
-                if found is None:
-                    return
-                yield found
-        finally:
-            if step is None or step.done():
-                work.close()
-            else:
-                step.add_done_callback(lambda done: _close_after(done, work))
+        return await self._threads.run(blocking)
 
     def _open_job(self, job_id: str, *, create: bool = False) -> int:
         if create:
@@ -226,12 +226,6 @@ class FolderResults:
                 while path := path.rpartition("/")[0]:
                     os.rmdir(path, dir_fd=root)
             yield from clear_in_pieces(root, aside, _FILES_PER_PIECE)
-
-
-def _close_after(step: asyncio.Future[T | None], work: Generator[T]) -> None:
-    if not step.cancelled():
-        step.exception()  # looked at, since nobody else will
-    work.close()
 
 
 def _check(safe: re.Pattern[str], key: str) -> None:

@@ -1,7 +1,8 @@
 """Rooms: where a lease's files lie until the store has accepted their items. Called by results.py, in its threads.
 
-A room is `.leases/{fence}` in the job's folder and holds one folder per item, which is published by one rename. Every
-change under items/ moves something out of a room or into one, so who has lost the room can change nothing.
+A room is `.leases/{fence}` in the job's folder and holds one folder per item, which is published by one rename, and
+packs (packs.py). Every change under items/ moves something out of a room or into one, so who has lost the room can
+change nothing.
 """
 
 from __future__ import annotations
@@ -101,12 +102,11 @@ class Rooms:
         os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
         clear(room, aside)
 
-    def settle(self, job: int, fence: int, winners: Collection[str]) -> None:
-        """Publishes the winners and removes the room, whoever may still write into it.
+    def remove(self, job: int, fence: int) -> None:
+        """Removes the room with what was not published, whoever may still write into it.
 
         The room loses its name first, or a writer that does not know yet could fill it as fast as it is emptied.
         """
-        self.publish(job, fence, winners)
         with suppress(FileNotFoundError), opened(enter(job, LEASES)) as leases:
             clear(leases, f"{_GONE}{fence}")  # of a settlement that died here
             with suppress(FileNotFoundError):

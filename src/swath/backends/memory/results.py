@@ -5,20 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from swath.domain.errors import LeaseLost
 from swath.domain.keys import encode
+from swath.domain.layout import PACKS, pack_fence
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
-from swath.ports.result_storage import StagedItem
+from swath.ports.result_storage import Addition, StagedItem
 
 __all__ = ["MemoryResults"]
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class MemoryResults:
     """ResultStorage that can be looked into: `files` by job and key, `rooms` by job, fence and item."""
 
+    pack_seconds = 0.0
+
     def __init__(self) -> None:
+        self._packs: defaultdict[tuple[str, int], dict[str, bytearray]] = defaultdict(dict)
         self._published: dict[tuple[str, str], list[str]] = {}
         self.files: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
         self.rooms: defaultdict[str, dict[int, dict[str, dict[str, bytes]]]] = defaultdict(dict)
@@ -57,10 +65,43 @@ class MemoryResults:
             self._published[job_id, item_id] = list(published)
             files |= published
 
-    async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
-        """Publishes the winners and forgets the room."""
+    async def append(self, job_id: str, fence: int, additions: Mapping[str, Addition]) -> dict[str, tuple[str, int]]:
+        """Keeps the packs by the side of the room."""
+        if fence not in self.rooms[job_id]:
+            raise LeaseLost(f"lease {fence} was taken away: its room is gone")
+        for ending in additions:
+            _check(PACKS + ending)
+        answer = {}
+        for ending, addition in additions.items():
+            key = f"{PACKS}{fence}.{ending}"
+            pack = self._packs[job_id, fence].setdefault(key, bytearray())
+            if not pack:
+                pack += addition.head
+            answer[ending] = (key, len(pack))
+            pack += addition.data
+        return answer
+
+    async def packs(self, job_id: str, fence: int) -> list[str]:
+        """The keys of what was appended."""
+        return list(self._packs.get((job_id, fence), ()))
+
+    async def settle(
+        self,
+        job_id: str,
+        fence: int,
+        winners: Collection[str],
+        packs: Mapping[str, int] = _NONE,
+        documents: Mapping[str, bytes] = _NONE,
+    ) -> None:
+        """Publishes what is needed and forgets the room."""
+        for key in documents:
+            _check(key)
         await self.publish(job_id, fence, winners)
-        self.rooms[job_id].pop(fence, None)
+        if self.rooms[job_id].pop(fence, None) is None:
+            return
+        written = self._packs.pop((job_id, fence), {})
+        published = {key: bytes(pack[: packs[key]]) for key, pack in written.items() if key in packs}
+        self.files[job_id] |= published | dict(documents)
 
     async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
         """Keeps the documents."""
@@ -72,7 +113,8 @@ class MemoryResults:
     async def get(self, job_id: str, key: str) -> bytes:
         """The bytes as they were given."""
         _check(key)
-        return self.files[job_id][key]
+        written = self._packs.get((job_id, pack_fence(key) or 0), {})
+        return bytes(written[key]) if key in written else self.files[job_id][key]
 
     async def read(self, job_id: str, key: str, start: int, length: int) -> bytes:
         """A piece of them."""
@@ -93,7 +135,8 @@ class MemoryResults:
     async def clear(self, job_id: str) -> None:
         """Forgets the job."""
         self.files.pop(job_id, None)
-        self.rooms.pop(job_id, None)
+        for fence in self.rooms.pop(job_id, {}):
+            self._packs.pop((job_id, fence), None)
         for published in [published for published in self._published if published[0] == job_id]:
             del self._published[published]
 

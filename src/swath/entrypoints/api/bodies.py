@@ -13,6 +13,7 @@ from swath.domain.errors import BadInput
 from swath.domain.failure import FailureKind
 from swath.domain.item import ITEM_ID_LIMIT
 from swath.domain.job import JOB_ID_LIMIT
+from swath.domain.layout import Layout
 from swath.domain.policy import ExecutionPolicy
 from swath.pipeline.accept.new_job import check_job_id
 from swath.pipeline.accept.policy_file import strict_policy
@@ -83,6 +84,8 @@ class NewJob(_Body):
     """Hears of the job's end, instead of the address that is set for all jobs."""
     priority: int = Field(default=0, ge=-1_000_000, le=1_000_000)
     """Higher runs first."""
+    layout: Annotated[Layout, Field(strict=False)] = Layout.FILES
+    """How results are stored: a file each, or packed as WARC and JSON Lines."""
     execution_policy: Annotated[ExecutionPolicy, WrapValidator(_policy)] = ExecutionPolicy()
     items: list[NewItem] | None = Field(default=None, min_length=1, max_length=MOST_ITEMS)
     """Larger jobs are loaded as a stream."""

@@ -74,6 +74,7 @@ def _job_of(body: NewJob, scraper: HttpScraper, idempotency_key: str | None, now
         labels=body.labels,
         callback_url=body.callback_url,
         priority=body.priority,
+        layout=body.layout,
         policy=body.execution_policy,
         created_at=now,
         request_id=request_id(),

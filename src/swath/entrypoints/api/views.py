@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job, JobStatus
+from swath.domain.layout import Layout
 from swath.domain.manifest import entry, entry_with_past
 from swath.domain.transitions import ItemState, JobState
 from swath.web.address import shown
@@ -79,6 +80,10 @@ class JobView(BaseModel):
     sites: list[SiteView]
     circuit: CircuitView
     scraper_id: str
+    layout: Layout
+    extracts: str | None
+    versions: int
+    current_version: int
     name: str | None
     labels: dict[str, str]
     priority: int

@@ -16,6 +16,7 @@ import msgspec
 from swath.bootstrap import Services, make_guard, make_network, new_worker_id
 from swath.domain.errors import BadInput, Failed, UnknownName
 from swath.domain.job import Job, JobStatus
+from swath.domain.layout import Layout
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 from swath.entrypoints.cli.order import Order
@@ -39,6 +40,7 @@ from swath.web.address import canonical
 __all__ = ["Intake", "checked_url", "derived_job_id", "policy_of", "take_in", "with_concurrency"]
 
 SILENCE_SECONDS = 2.0  # how long a pipe may say nothing before we do
+MANY_ITEMS = 20_000  # above it another layout is suggested (R2)
 
 
 class Intake(msgspec.Struct, frozen=True):
@@ -132,6 +134,8 @@ async def take_in(
     for line in report.lines():
         click.echo(f"left out: {line}", err=True)
     status = report.status or await services.store.status(intake.job.job_id)
+    if status.counts.total > MANY_ITEMS and status.job.layout is Layout.FILES and not status.counts.ended:
+        display.note(f"{status.counts.total:,} items make many small files; --layout warc packs them")
     await announce(services.queue, services.clock, status)
     return status
 
@@ -148,6 +152,7 @@ def _job_of(order: Order, scraper: HttpScraper, source: str | None, now: float) 
         labels=order.labels,
         callback_url=None if order.callback_url is None else checked_url(order.callback_url),
         priority=order.priority,
+        layout=Layout(order.layout),
         policy=policy_of(order),
         created_at=now,
     )

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from swath.domain.errors import BadInput
+from swath.domain.layout import Layout
 from swath.entrypoints.cli.options import complete_files, complete_jobs, complete_scrapers
 
 __all__ = ["Order", "job_options"]
@@ -26,6 +27,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     callback_url: str | None = None
     priority: int = 0
+    layout: str = Layout.FILES.value
     concurrency: int | None = None
     policy: Path | None = None
     form: str | None = None
@@ -95,6 +97,13 @@ _OPTIONS = (
         default=0,
         show_default=True,
         help="Higher runs first.",
+    ),
+    click.option(
+        "--layout",
+        type=click.Choice([layout.value for layout in Layout]),
+        default=Layout.FILES.value,
+        show_default=True,
+        help="How results are stored: a file each, or packed (for many items).",
     ),
     click.option("--callback-url", metavar="URL", help="Who is told of its end, instead of SWATH_WEBHOOK_URL."),
     click.option("--json", "as_json", is_flag=True, help="Print the job's status as JSON at the end."),

@@ -7,25 +7,32 @@ are published, which the dead worker may not have come to.
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
 from swath.domain.errors import StoreUnavailable
 from swath.domain.lease import RescuedLease
 from swath.observe.crash_points import reach
+from swath.pipeline.finish.settling import settle_for
+from swath.ports.job_store import JobStore
 from swath.ports.lease_book import LeaseBook
 from swath.ports.result_storage import ResultStorage
 from swath.ports.site_book import SiteBook
 
-__all__ = ["Rescuer"]
+__all__ = ["RescueBook", "Rescuer"]
 
 PASSES_AFTER_TROUBLE = 4  # nobody could renew while the store was away: the living get a moment to do so first
 
 _log = logging.getLogger("swath.rescue")
 
 
+class RescueBook(LeaseBook, JobStore, Protocol):
+    """Leases are freed in one half; the other knows what their items have come to."""
+
+
 class Rescuer:
     """One pass is one `run_once`; the worker's loop calls it every half second or so."""
 
-    def __init__(self, book: LeaseBook, storage: ResultStorage, sites: SiteBook, worker_id: str) -> None:
+    def __init__(self, book: RescueBook, storage: ResultStorage, sites: SiteBook, worker_id: str) -> None:
         self._book = book
         self._sites = sites
         self._storage = storage
@@ -61,7 +68,7 @@ class Rescuer:
         self._behind += rescued
         while self._behind:
             lease = self._behind[0]
-            await self._storage.settle(lease.job_id, lease.fence, lease.winners)
+            await settle_for(self._book, self._storage, lease.job_id, lease.fence, lease.winners)
             del self._behind[0]
             await self._book.release(self._worker_id, lease.fence)
             _log.warning(

@@ -26,6 +26,7 @@ from swath.pipeline.execute.patience import Patience
 from swath.pipeline.extract.extract import extract_record
 from swath.ports.clock import Clock
 from swath.proxies.ladder import blocked_on
+from swath.web.cache import AttemptCache
 from swath.web.passage import Network, Passage
 from swath.web.session import WebSession
 
@@ -73,7 +74,10 @@ async def attempt(bench: Bench, turn: Turn) -> Tried:
     timeouts = job.policy.timeouts
     blocked = blocked_on(turn.attempts)
     gate = Passage(bench.network, job, turn.before_request, turn.patience.waiting, blocked)
-    web = WebSession(bench.network.transport, timeouts, bench.clock, bench.scraper.base_url, gate)
+    cache = None
+    if job.policy.cache_responses:
+        cache = AttemptCache(bench.network.cache, job.job_id, turn.patience.waiting)
+    web = WebSession(bench.network.transport, timeouts, bench.clock, bench.scraper.base_url, gate, cache)
     finding, failure, data, held = None, None, None, None
     try:
         with span("attempt", job.request_id, job_id=job.job_id, item_id=turn.item.item_id, attempt=number):
@@ -95,6 +99,8 @@ async def attempt(bench: Bench, turn: Turn) -> Tried:
         failure = Failure.of(FailureKind.INTERNAL, one_line(error))
     finally:
         gate.end(finding, failure)
+    if cache is not None and failure is not None:
+        cache.forget()
     tried = Tried(
         attempt=Attempt(
             started_at=started_at,
@@ -105,6 +111,7 @@ async def attempt(bench: Bench, turn: Turn) -> Tried:
             requests=web.requests,
             proxy_tier=gate.tier.value,
             cost=gate.cost,
+            cache_hits=0 if cache is None else cache.hits,
         ),
         finding=finding,
         failure=failure,

@@ -5,27 +5,22 @@ Before: the runner's outbox. After: the grant goes back to the runner; when all 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import LeaseLost, StoreUnavailable
-from swath.domain.failure import Failure, FailureKind
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Grant, Report
-from swath.domain.transitions import ItemState
 from swath.observe.crash_points import reach
 from swath.observe.figures import FIGURES, NO_KIND
 from swath.observe.spans import span
+from swath.pipeline.execute.keeping import keeper_of
 from swath.pipeline.execute.outbox import GROUP_SECONDS, Outcome
 from swath.pipeline.execute.runner import LeaseRunner
-from swath.pipeline.finish.artifacts import files_of
 from swath.ports.clock import Clock
-from swath.ports.result_storage import ResultStorage, StagedItem
+from swath.ports.result_storage import ResultStorage
 
 __all__ = ["Committer"]
 
@@ -49,8 +44,7 @@ class Committer:
         self._clock = clock
         self._report_seconds = report_seconds
         self._group_seconds = group_seconds
-        self._first = {item.item_id for item in runner.lease.items if item.first}
-        self._won: list[str] = []
+        self._keeper = keeper_of(runner.lease, storage)
         self._told: Report | None = None  # the last that was answered
         self._uncertain = False
         self._may_have_won = False
@@ -59,9 +53,7 @@ class Committer:
         """Commits until nothing is left, then settles and releases the lease."""
         runner, lease = self._runner, self._runner.lease
         try:
-            await self._patiently(
-                WaitingFor.DISK, lambda: self._storage.open_lease(lease.job.job_id, lease.fence, lease.items)
-            )
+            await self._stored(lambda: self._storage.open_lease(lease.job.job_id, lease.fence, lease.items))
             if lease.alone:
                 await self._begin_alone()
             runner.start_ready()
@@ -80,7 +72,7 @@ class Committer:
         if runner.lost or self._uncertain:
             return  # whoever rescues the lease cleans up; we no longer know what is ours
         reach("before_release")
-        await self._patiently(WaitingFor.DISK, lambda: self._storage.settle(lease.job.job_id, lease.fence, self._won))
+        await self._stored(self._keeper.settle)
         await self._patiently(WaitingFor.STORE, lambda: self._book.release(lease.worker_id, lease.fence))
 
     async def _group(self) -> list[Outcome]:
@@ -91,7 +83,8 @@ class Committer:
             patience = tempo.hungry_seconds(group_seconds, lease_seconds)
         else:
             patience = tempo.gather_seconds(self._report_seconds, lease_seconds)
-        return await runner.outbox.group(patience, group_seconds, tempo.gather_seconds(group_seconds, lease_seconds))
+        longest = max(tempo.gather_seconds(group_seconds, lease_seconds), self._keeper.gather_seconds)
+        return await runner.outbox.group(patience, group_seconds, longest)
 
     def _is_news(self, group: list[Outcome]) -> bool:
         """Whether the store would hear something, or could tell us something: else a renewal says as much."""
@@ -114,7 +107,8 @@ class Committer:
             await self._storage.settle(self._runner.lease.job.job_id, self._runner.lease.fence, ())
 
     async def _commit(self, group: list[Outcome]) -> None:
-        ended = await self._store_files([outcome for outcome in group if isinstance(outcome.end, Ended)])
+        ends = [outcome for outcome in group if isinstance(outcome.end, Ended)]
+        ended = await self._keeper.store(ends, self._stored) if ends else []
         back = [outcome.end for outcome in group if isinstance(outcome.end, HandedBack)]
         reach("before_state_commit")
         async with self._runner.slots.turn:
@@ -145,42 +139,16 @@ class Committer:
         _count(ended, grant)
         return grant
 
-    async def _store_files(self, outcomes: list[Outcome]) -> list[Ended]:
-        """Stages the files of a group; each end then names its artifacts."""
-        if not outcomes:
-            return []
-        job_id, fence = self._runner.lease.job.job_id, self._runner.lease.fence
-        packed = await asyncio.to_thread(lambda: [self._pack(outcome) for outcome in outcomes])
-        staged = [item for _, item in packed if item.files]
-        artifacts = await self._patiently(WaitingFor.DISK, lambda: self._storage.stage(job_id, fence, staged))
-        reach("after_stage")
-        by_item = {item.item_id: kept for item, kept in zip(staged, artifacts, strict=True)}
-        return [msgspec.structs.replace(end, artifacts=by_item.get(item.item_id, ())) for end, item in packed]
-
-    def _pack(self, outcome: Outcome) -> tuple[Ended, StagedItem]:
-        """The files of one item. What cannot be written costs the item, not the group it is committed with."""
-        job, end = self._runner.lease.job, outcome.end
-        if not isinstance(end, Ended):
-            raise TypeError("only ends have files")
-        try:
-            files = files_of(job, outcome.item_id, outcome.result, job.policy.keep, _about(end))
-        except Exception as error:  # noqa: BLE001 whatever a scraper's result does to the writers
-            failure = Failure.of(FailureKind.INTERNAL, f"the result cannot be stored: {type(error).__name__}: {error}")
-            end = msgspec.structs.replace(end, state=ItemState.FAILED, finding=None, failure=failure)
-            files = {}
-        return end, StagedItem(outcome.item_id, files, first=outcome.item_id in self._first)
-
     async def _publish(self, group: list[Outcome], grant: Grant) -> None:
-        lease = self._runner.lease
         winners = [o.item_id for o in group if isinstance(o.end, Ended) and o.end.seq in grant.accepted]
         # A live lease is refused only what an earlier call, whose answer we did not get, has already done.
         self._uncertain |= any(outcome.end.seq not in grant.accepted for outcome in group)
-        self._won += winners
         if winners:
-            await self._patiently(
-                WaitingFor.DISK, lambda: self._storage.publish(lease.job.job_id, lease.fence, winners)
-            )
+            await self._stored(lambda: self._keeper.publish(winners))
             reach("after_publish")
+
+    async def _stored(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await self._patiently(WaitingFor.DISK, call)
 
     async def _patiently(self, asked: WaitingFor, call: Callable[[], Awaitable[T]]) -> T:
         """Asks again for as long as the store or the disk is not there; the lease's own clock sets the end."""
@@ -192,14 +160,3 @@ def _count(ended: list[Ended], grant: Grant) -> None:
     for end in ended:
         if end.seq in grant.accepted:
             FIGURES.item_ended(end.state, NO_KIND if end.failure is None else end.failure.kind)
-
-
-def _about(end: Ended) -> dict[str, Any]:
-    """What metadata.json says beside the pages."""
-    return {
-        "state": end.state.value,
-        "outcome": None if end.finding is None else end.finding.value,
-        "failure": None if end.failure is None else msgspec.to_builtins(end.failure),
-        "scraper_version": end.scraper_version,
-        "attempts": len(end.attempts),
-    }

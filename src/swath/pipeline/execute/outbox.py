@@ -35,7 +35,7 @@ class Outcome(msgspec.Struct, frozen=True):
         """Bytes it keeps in memory."""
         if self.result is None:
             return 0
-        return sum(len(p.body) for p in self.result.pages) + sum(len(body) for _, body in self.result.downloads)
+        return sum(len(p.body) for p in self.result.pages) + sum(len(d.body) for d in self.result.downloads)
 
 
 class Outbox:

@@ -8,12 +8,12 @@ from typing import Protocol
 import msgspec
 
 from swath.kit.registry import Registry
+from swath.pipeline.dispatch.rescue import RescueBook
 from swath.pipeline.dispatch.sweeper import Sweeper
 from swath.pipeline.execute.outbox import GROUP_SECONDS
 from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
 from swath.ports.clock import Clock
-from swath.ports.lease_book import LeaseBook
 from swath.ports.result_storage import ResultStorage
 from swath.ports.site_book import SiteBook
 from swath.ports.work_queue import WorkQueue
@@ -41,7 +41,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is built from; chosen in bootstrap. Without a `sweeper` nobody has to be told of work, and
     every worker looks after everything. Without a `courier` webhooks are left to others."""
 
-    book: LeaseBook
+    book: RescueBook
     queue: WorkQueue
     storage: ResultStorage
     sites: SiteBook

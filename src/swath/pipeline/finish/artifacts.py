@@ -16,9 +16,22 @@ from swath.domain.job import Job
 from swath.domain.keys import download_name, page_name
 from swath.domain.page import Page
 from swath.domain.policy import Keep
-from swath.domain.result import Result
+from swath.domain.result import Download, Result
 
-__all__ = ["DATA_FILE", "METADATA_FILE", "StoredPage", "files_of", "pages_of"]
+__all__ = [
+    "DATA_FILE",
+    "METADATA_FILE",
+    "Stored",
+    "StoredPage",
+    "check_names",
+    "files_of",
+    "json_of",
+    "pages_of",
+    "record_of",
+    "stored_download",
+    "stored_in",
+    "stored_page",
+]
 
 DATA_FILE: Final = "data.json"
 METADATA_FILE: Final = "metadata.json"
@@ -26,11 +39,11 @@ METADATA_FILE: Final = "metadata.json"
 _PLAIN_BYTES: Final = 1_024  # pages up to this size are not compressed
 _GZIP_LEVEL: Final = 1  # of isal; five times as fast as zlib's 6 at nearly the same size
 _GZIP_WBITS: Final = 31  # a gzip header, which isal writes without time or name: the same page gives the same bytes
-_GzipError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 
 
-class StoredPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page as `metadata.json` lists it. `file` is None when only the data was to be kept; the hash is of the body."""
+class StoredPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A page or a download as `metadata.json` lists it. `file` is None when pages were not to be kept; the hash is of
+    the body."""
 
     name: str
     file: str | None
@@ -41,39 +54,49 @@ class StoredPage(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: float
     sha256: str
     size: int
+    from_cache: bool = False
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    pages: tuple[StoredPage, ...]
+class Stored(msgspec.Struct, frozen=True):
+    """What is stored of an item's pages and downloads, as its metadata lists them."""
+
+    pages: tuple[StoredPage, ...] = ()
+    downloads: tuple[StoredPage, ...] = ()
 
 
-_decode_metadata: Final = msgspec.json.Decoder(_Metadata).decode
+_decode_stored: Final = msgspec.json.Decoder(Stored).decode
+
+
+def record_of(job: Job, item_id: str, stored: Stored, about: Mapping[str, Any]) -> bytes:
+    """`metadata.json` of an item. `about` goes into it beside ours: scraper version, outcome, times."""
+    ours = {"job_id": job.job_id, "item_id": item_id, "scraper_id": job.scraper_id}
+    return json_of({**about, **ours, "pages": stored.pages, "downloads": stored.downloads})
+
+
+def stored_download(download: Download) -> StoredPage:
+    """A download as the metadata lists it, by the name that the scraper gave."""
+    named = msgspec.structs.replace(download.page, name=download.name)
+    return stored_page(named, download_name(download.name))
+
+
+def check_names(result: Result) -> None:
+    """Raises ValueError when two pages or two downloads have the same name."""
+    for names in ([page.name for page in result.pages], [download.name for download in result.downloads]):
+        if len(set(names)) < len(names):
+            raise ValueError(f"two files of one item have the same name: {', '.join(names)}")
 
 
 def files_of(job: Job, item_id: str, result: Result | None, keep: Keep, about: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of an item by name. `about` goes into the metadata beside ours: scraper version, outcome, times.
-
-    Raises ValueError when two pages or two downloads have the same name.
-    """
+    """The files of an item by name. Raises ValueError when two pages or two downloads have the same name."""
     result = result or Result()
+    check_names(result)
     files: dict[str, bytes] = {}
-    for names in ([page.name for page in result.pages], [name for name, _ in result.downloads]):
-        if len(set(names)) < len(names):
-            raise ValueError(f"two files of one item have the same name: {', '.join(names)}")
     pages = [_keep_page(files, page, keep) for page in result.pages]
-    downloads = {name: download_name(name) for name, _ in result.downloads}
-    files |= {downloads[name]: body for name, body in result.downloads}
+    files |= {download_name(download.name): download.body for download in result.downloads}
     if keep.data and result.data is not None:
-        files[DATA_FILE] = _json(result.data)
-    metadata = {
-        **about,
-        "job_id": job.job_id,
-        "item_id": item_id,
-        "scraper_id": job.scraper_id,
-        "pages": pages,
-        "downloads": downloads,
-    }
-    files[METADATA_FILE] = _json(metadata)
+        files[DATA_FILE] = json_of(result.data)
+    stored = Stored(tuple(pages), tuple(map(stored_download, result.downloads)))
+    files[METADATA_FILE] = record_of(job, item_id, stored, about)
     return files
 
 
@@ -85,6 +108,11 @@ def _keep_page(files: dict[str, bytes], page: Page, keep: Keep) -> StoredPage:
     elif keep.pages:
         file = page_name(page.name)
         files[file] = page.body
+    return stored_page(page, file)
+
+
+def stored_page(page: Page, file: str | None) -> StoredPage:
+    """A page as the metadata lists it."""
     return StoredPage(
         name=page.name,
         file=file,
@@ -95,10 +123,11 @@ def _keep_page(files: dict[str, bytes], page: Page, keep: Keep) -> StoredPage:
         fetched_at=page.fetched_at,
         sha256=page.sha256,
         size=len(page.body),
+        from_cache=page.from_cache,
     )
 
 
-def _json(value: Any) -> bytes:
+def json_of(value: Any) -> bytes:
     """JSON in UTF-8. Half characters, which a site's JSON can hold and no UTF-8 can, become U+FFFD."""
     try:
         return msgspec.json.encode(value)
@@ -116,29 +145,27 @@ def _whole(value: Any) -> Any:
     return value
 
 
+def stored_in(metadata: bytes) -> Stored:
+    """What an item's `metadata.json` lists. Raises BadInput."""
+    try:
+        return _decode_stored(metadata)
+    except msgspec.MsgspecError as error:
+        raise BadInput(f"the stored metadata cannot be read: {error}; see `swath jobs verify`") from error
+
+
 def pages_of(files: Mapping[str, bytes]) -> tuple[Page, ...]:
-    """The pages as they were fetched, from an item's stored files; those that were not kept are left out.
+    """The pages as they were fetched, from an item's unpacked files (stored.py); those not kept are left out.
 
     Raises BadInput when the files are not what their metadata says.
     """
     try:
-        stored = _decode_metadata(files[METADATA_FILE]).pages
-        return tuple(_page(page, _stored(files, page.file)) for page in stored if page.file is not None)
+        stored = stored_in(files[METADATA_FILE]).pages
+        return tuple(_page(page, files[page.file.removesuffix(".gz")]) for page in stored if page.file is not None)
     except KeyError as missing:
         raise BadInput(f"the stored file {missing.args[0]} is missing; see `swath jobs verify`") from None
-    except (msgspec.MsgspecError, _GzipError) as error:
-        raise BadInput(f"the stored files cannot be read: {error}; see `swath jobs verify`") from error
-
-
-def _stored(files: Mapping[str, bytes], name: str) -> bytes:
-    """In a bucket a compressed page has the name of the page, and a header that says so."""
-    plain = name.removesuffix(".gz")
-    return files[plain] if name not in files and plain in files else files[name]
 
 
 def _page(stored: StoredPage, body: bytes) -> Page:
-    if stored.file is not None and stored.file.endswith(".gz"):
-        body = isal_zlib.decompress(body, _GZIP_WBITS)
     if len(body) != stored.size:
         raise BadInput(
             f"the stored page {stored.file} has {len(body)} bytes, not {stored.size}; see `swath jobs verify`"
@@ -151,4 +178,5 @@ def _page(stored: StoredPage, body: bytes) -> Page:
         content_type=stored.content_type,
         charset=stored.charset,
         fetched_at=stored.fetched_at,
+        from_cache=stored.from_cache,
     )

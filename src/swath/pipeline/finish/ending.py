@@ -9,7 +9,7 @@ to any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -19,6 +19,7 @@ from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, Unbalan
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus, final_state
 from swath.domain.keys import encode
+from swath.domain.layout import INDEX, PACKS, Layout, pack_fence
 from swath.domain.lease import Lease
 from swath.domain.manifest import PART_ITEMS, JobMetadata, ManifestPart, Tally
 from swath.domain.transitions import JobState
@@ -34,6 +35,7 @@ from swath.pipeline.finish.manifests import (
     metadata_of,
 )
 from swath.pipeline.finish.notice import webhook_of
+from swath.pipeline.finish.settling import settle_for
 from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage, StagedItem
@@ -159,7 +161,7 @@ class Finisher:
                     winners[record.fence].append(record.item_id)
             after = records[-1].seq
         for fence, item_ids in winners.items():
-            await self._storage.settle(job_id, fence, item_ids)
+            await settle_for(self._store, self._storage, job_id, fence, item_ids)
 
     async def _write_manifests(
         self, lease: Lease, generation: int, hold: Hold
@@ -169,11 +171,13 @@ class Finisher:
         after = 0
         while records := await self._store.items(job_id, after, _READ_ITEMS):
             await hold.keep()
-            if generation > 1:
+            if generation > 1 and lease.job.layout is Layout.FILES:
                 await self._clear_former(lease, [one for one in records if one.generation == generation])
             await writer.add(records)
             after = records[-1].seq
         await self._clear_rooms(lease)
+        if generation > 1 and lease.job.layout is Layout.WARC:
+            await self._remove_packs(lease, writer.packs)
         await hold.keep()
         return writer.tally, await writer.close()
 
@@ -193,6 +197,17 @@ class Finisher:
                 await self._storage.open_lease(job_id, lease.fence)
                 await self._storage.stage(job_id, lease.fence, [StagedItem(item_id, {}) for item_id in former])
                 await self._storage.publish(job_id, lease.fence, former)
+
+    async def _remove_packs(self, lease: Lease, needed: Collection[str]) -> None:
+        """Removes packs of which this generation needs nothing, with their index. Those of leases later than our own
+        belong to a later generation, which may have come while we slept."""
+        job_id, fences = lease.job.job_id, {pack_fence(pack) for pack in needed}
+        found = [key async for key in self._storage.keys(job_id, PACKS)]
+        for key in found:
+            fence = pack_fence(key)
+            used = key in needed or (key.endswith(INDEX) and fence in fences)
+            if fence is not None and fence < lease.fence and not used:
+                await self._storage.remove(job_id, key)
 
     async def _has_files(self, job_id: str, item_id: str) -> bool:
         async for _ in self._storage.keys(job_id, f"items/{encode(item_id)}/"):

@@ -14,9 +14,11 @@ import msgspec
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job, JobStatus
 from swath.domain.keys import encode
+from swath.domain.layout import Layout
 from swath.domain.manifest import PART_ITEMS, JobMetadata, ManifestPart, Tally, entry
 from swath.domain.transitions import ItemState, JobState
 from swath.observe.crash_points import reach
+from swath.pipeline.finish.packing import needed_of
 from swath.ports.result_storage import ResultStorage
 
 __all__ = [
@@ -89,8 +91,10 @@ def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts) 
         duration_seconds=0.0 if first is None or last is None else last - first,
         bytes=tally.bytes,
         requests=tally.requests,
+        cache_hits=tally.cache_hits,
         cost=round(status.cost, 6),
         created_at=status.job.created_at,
+        layout=status.job.layout.value,
         execution_policy=status.job.policy.as_json(),
         circuit_opened=status.circuit_opened,
     )
@@ -125,7 +129,8 @@ class _ListWriter:
 
 
 class ManifestWriter:
-    """Takes a job's items in order of `seq` and writes each into its lists and into a document of its own."""
+    """Takes a job's items in order of `seq` and writes each into its lists and, unless results are packed, into a
+    document of its own. `packs` are those that some item needs."""
 
     def __init__(self, job: Job, storage: ResultStorage, part_items: int = PART_ITEMS) -> None:
         self._job = job
@@ -133,6 +138,7 @@ class ManifestWriter:
         self._lists = {name: _ListWriter(job.job_id, name, part_items) for name in LISTS}
         self._parts: dict[str, list[ManifestPart]] = {name: [] for name in LISTS}
         self.tally = Tally()
+        self.packs: set[str] = set()
 
     async def add(self, records: Sequence[ItemRecord]) -> None:
         """Writes the entries of these items, and the parts that are full by them, in one batch."""
@@ -140,7 +146,11 @@ class ManifestWriter:
         new_parts: dict[str, tuple[str, int]] = {}
         for record in records:
             self.tally.add(record)
-            line = documents[item_key(record.item_id)] = line_of(self._job, record)
+            line = line_of(self._job, record)
+            if self._job.layout is Layout.FILES:
+                documents[item_key(record.item_id)] = line
+            else:
+                self.packs |= needed_of(record.artifacts).keys()
             for name in lists_of(record.state):
                 if self._lists[name].add(line):
                     self._take(name, documents, new_parts)

@@ -1,4 +1,7 @@
-"""The contract of the ResultStorage port, sentence by sentence; needs the fixture `storage`."""
+"""The contract of the ResultStorage port, sentence by sentence; needs the fixture `storage`.
+
+What it says of packs is in result_storage_packs.py.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from swath.domain.keys import encode
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 from swath.ports.result_storage import ResultStorage, StagedItem
+from swath.testing.contracts.result_storage_packs import PackContract
 
 __all__ = ["ResultStorageContract"]
 
@@ -47,7 +51,7 @@ async def agree(storage: ResultStorage, artifact: Artifact, content: bytes) -> b
     return (stored, len(stored), hashed) == (content, artifact.size, artifact.sha256)
 
 
-class ResultStorageContract:
+class ResultStorageContract(PackContract):
     """Fixture to give: `storage`, a ResultStorage with nothing in it. `sleeper` is the same place as another process
     sees it; where there can be none it is the same object."""
 

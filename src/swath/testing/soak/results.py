@@ -13,13 +13,15 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from swath.domain.errors import LeaseLost
 from swath.domain.keys import encode
+from swath.domain.layout import PACKS
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
-from swath.ports.result_storage import StagedItem
+from swath.ports.result_storage import Addition, StagedItem
 
 __all__ = ["OneFileResults"]
 
@@ -31,6 +33,7 @@ PAGE_KEYS: Final = 10_000
 GROUP_IDS: Final = 500  # below the number of variables that any SQLite takes
 WAL_LIMIT_BYTES: Final = 64 << 20
 
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _NO_FILE: Final = ""
 _KEY: Final = re.compile(r"(?!\.)[^/\0]+(?:/(?!\.)[^/\0]+)*")
 
@@ -39,12 +42,15 @@ SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS rooms (job TEXT, fence INTEGER, PRIMARY KEY (job, fence)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS staged (job TEXT, fence INTEGER, item_id TEXT, key TEXT, data BLOB);
 CREATE INDEX IF NOT EXISTS staged_by_item ON staged (job, fence, item_id);
+CREATE TABLE IF NOT EXISTS packs (job TEXT, fence INTEGER, key TEXT, data BLOB, UNIQUE (job, key));
 CREATE TABLE IF NOT EXISTS documents (job TEXT, key TEXT, data BLOB, UNIQUE (job, key));
 """
 
 
 class OneFileResults:
     """One connection and one thread of its own, in each process."""
+
+    pack_seconds = 0.0
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -86,7 +92,7 @@ class OneFileResults:
         rows = [(job_id, fence, item.item_id, *file) for item, files in keyed for file in (files or nothing).items()]
 
         def act() -> None:
-            if self._db.execute("SELECT 1 FROM rooms WHERE job = ? AND fence = ?", (job_id, fence)).fetchone() is None:
+            if not self._has_room(job_id, fence):
                 raise LeaseLost(f"lease {fence} was taken away: its room is gone")
             self._of_items("DELETE FROM staged WHERE job = ? AND fence = ?", job_id, fence, [i.item_id for i in items])
             self._db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?)", rows)
@@ -117,12 +123,50 @@ class OneFileResults:
             answer += self._db.execute(f"{statement} AND item_id IN ({marks})", (job_id, fence, *group)).fetchall()
         return answer
 
-    async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
+    async def append(self, job_id: str, fence: int, additions: Mapping[str, Addition]) -> dict[str, tuple[str, int]]:
+        """Every addition is a pack of its own: a row cannot be added to without writing all of it again."""
+        _check(additions)
+
+        def act() -> dict[str, tuple[str, int]]:
+            if not self._has_room(job_id, fence):
+                raise LeaseLost(f"lease {fence} was taken away: its room is gone")
+            query = "SELECT count(*) FROM packs WHERE job = ? AND fence = ?"
+            ((number,),) = self._db.execute(query, (job_id, fence))
+            keys = {ending: f"{PACKS}{fence}-{number}.{ending}" for ending in additions}
+            rows = [(job_id, fence, keys[ending], add.head + add.data) for ending, add in additions.items()]
+            self._db.executemany("INSERT INTO packs VALUES (?, ?, ?, ?)", rows)
+            return {ending: (key, len(additions[ending].head)) for ending, key in keys.items()}
+
+        return await self._write(act)
+
+    def _has_room(self, job_id: str, fence: int) -> bool:
+        query = "SELECT 1 FROM rooms WHERE job = ? AND fence = ?"
+        return self._db.execute(query, (job_id, fence)).fetchone() is not None
+
+    async def packs(self, job_id: str, fence: int) -> list[str]:
+        """The keys of the rows."""
+        query = "SELECT key FROM packs WHERE job = ? AND fence = ?"
+        return [key for (key,) in await self._do(lambda: self._db.execute(query, (job_id, fence)).fetchall())]
+
+    async def settle(
+        self,
+        job_id: str,
+        fence: int,
+        winners: Collection[str],
+        packs: Mapping[str, int] = _NONE,
+        documents: Mapping[str, bytes] = _NONE,
+    ) -> None:
         """Publishes and forgets the room in one commit."""
+        _check((*packs, *documents))
 
         def act() -> None:
+            if not self._has_room(job_id, fence):
+                return
             self._publish(job_id, fence, list(winners))
-            for table in ("staged", "rooms"):
+            self._put(job_id, documents)
+            published = "INSERT INTO documents SELECT job, key, substr(data, 1, ?) FROM packs WHERE job = ? AND key = ?"
+            self._db.executemany(published, [(length, job_id, key) for key, length in packs.items()])
+            for table in ("staged", "packs", "rooms"):
                 self._db.execute(f"DELETE FROM {table} WHERE job = ? AND fence = ?", (job_id, fence))  # noqa: S608 ours
 
         await self._write(act)
@@ -130,13 +174,17 @@ class OneFileResults:
     async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
         """One commit for all of them."""
         _check(documents)
-        rows = [(job_id, key, data) for key, data in documents.items()]
-        await self._write(lambda: self._db.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", rows))
+        await self._write(lambda: self._put(job_id, documents))
         return [_artifact(key, data) for key, data in documents.items()]
+
+    def _put(self, job_id: str, documents: Mapping[str, bytes]) -> None:
+        rows = [(job_id, key, data) for key, data in documents.items()]
+        self._db.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", rows)
 
     async def get(self, job_id: str, key: str) -> bytes:
         """The bytes as they were given."""
-        query = "SELECT data FROM documents WHERE job = ? AND key = ?"
+        one = "SELECT data FROM {} WHERE job = ?1 AND key = ?2"
+        query = f"{one.format('documents')} UNION ALL {one.format('packs')}"
         found = await self._do(lambda: self._db.execute(query, (job_id, key)).fetchone())
         if found is None:
             raise KeyError(key)
@@ -160,7 +208,7 @@ class OneFileResults:
         """Every trace of the job."""
 
         def act() -> None:
-            for table in ("staged", "rooms", "documents"):
+            for table in ("staged", "packs", "rooms", "documents"):
                 self._db.execute(f"DELETE FROM {table} WHERE job = ?", (job_id,))  # noqa: S608 names are ours
 
         await self._write(act)

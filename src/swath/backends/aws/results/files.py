@@ -13,22 +13,26 @@ from typing import Final, NamedTuple
 
 from swath.backends.aws.results.object_names import LEASES, LONG, Place, complete_part, long_pieces, short, tombstone
 from swath.backends.aws.results.objects import Objects
+from swath.domain.layout import WARC
 
 __all__ = ["File", "Files"]
 
 _TYPES: Final = {
+    "cdxj": "text/x-cdxj",
     "csv": "text/csv",
     "gif": "image/gif",
     "html": "text/html",
     "jpeg": "image/jpeg",
     "jpg": "image/jpeg",
     "json": "application/json",
+    "jsonl": "application/x-ndjson",
     "pdf": "application/pdf",
     "png": "image/png",
     "txt": "text/plain",
     "xml": "application/xml",
     "zip": "application/zip",
 }
+_WARC_TYPE: Final = "application/warc"  # and never gzip by its header: its members are read one by one
 _CUT: Final = re.compile(r"[^/]*~=[0-9a-f]{40}")
 _MOST_NAMES: Final = 10_000
 _LONGEST_NAME: Final = 100
@@ -57,7 +61,7 @@ class Files:
             if (job, cut) not in self._long:
                 await self._objects.put(f"{job}/{LONG}/{cut}", name.encode("utf-8", "surrogatepass"))
                 self._remember(job, cut, name)
-        headers = {"Content-Type": _TYPES.get(file.key.rpartition(".")[2].lower(), "application/octet-stream")}
+        headers = {"Content-Type": _type(file.key)}
         if file.packed:
             headers["Content-Encoding"] = "gzip"
         await self._objects.put(_path(job, file.key), file.data, headers)
@@ -155,6 +159,12 @@ class Files:
         if len(self._long) >= _MOST_NAMES:
             self._long.clear()
         self._long[job, cut] = name
+
+
+def _type(key: str) -> str:
+    if key.endswith(f".{WARC}"):
+        return _WARC_TYPE
+    return _TYPES.get(key.rpartition(".")[2].lower(), "application/octet-stream")
 
 
 def _path(job: str, key: str) -> str:

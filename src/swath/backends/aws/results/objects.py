@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
 from obstore.exceptions import BaseError
@@ -21,7 +21,10 @@ from swath.backends.aws.results.bucket import Bucket
 from swath.backends.aws.results.credentials import CredentialChain
 from swath.backends.aws.results.object_errors import TROUBLE, says_exists, says_no_bucket, translate
 
-__all__ = ["MULTIPART_BYTES", "Objects"]
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+__all__ = ["MULTIPART_BYTES", "Objects", "all_ended"]
 
 T = TypeVar("T")
 
@@ -140,13 +143,26 @@ class Objects:
 
     async def pages(self, folder: str, until: datetime | None = None) -> AsyncIterator[list[str]]:
         """The paths under a folder, in order, as S3 lists them; with `until` only of what was written by then."""
+        async for found in self._listed(folder.rstrip("/")):
+            yield [one["path"] for one in found if until is None or one["last_modified"] <= until]
+
+    async def beginning(self, folder: str, name: str) -> dict[str, int]:
+        """The objects in a folder whose names begin so, with their sizes. Costs no more for what else is there."""
+        sizes: dict[str, int] = {}
+        async for found in self._listed(folder, after=f"{folder}/{name}"):
+            sizes |= {one["path"]: one["size"] for one in found if one["path"].startswith(f"{folder}/{name}")}
+            if len(sizes) % _PAGE or not sizes:  # the rest has other names
+                break
+        return sizes
+
+    async def _listed(self, folder: str, after: str | None = None) -> AsyncIterator[Sequence[ObjectMeta]]:
         store = self._store or await self._open()
-        listing = obstore.list(store, folder.rstrip("/") or None, chunk_size=_PAGE)
+        listing = obstore.list(store, folder or None, offset=after, chunk_size=_PAGE)
         while True:
             found = await self._ask("list_objects_v2", lambda _: anext(listing, None))
             if found is None:
                 return
-            yield [one["path"] for one in found if until is None or one["last_modified"] <= until]
+            yield found
             if len(found) < _PAGE:
                 return
 
@@ -220,3 +236,10 @@ class Objects:
             "timeout": timedelta(seconds=self._attempt_seconds * _LONGEST_READ_TURNS),
             "user_agent": "swath",
         }
+
+
+async def all_ended(calls: Iterable[Awaitable[None]]) -> None:
+    """Waits for every one, also when some fail: whoever repeats the call does not meet its own former tries."""
+    for done in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(done, BaseException):
+            raise done

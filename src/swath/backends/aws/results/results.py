@@ -8,58 +8,52 @@ is still on trial, so that whoever settles a lease deletes what lost. After: the
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
-
-import msgspec
 
 from swath.backends.aws.calls.meter import Meter
 from swath.backends.aws.results.bucket import Bucket
 from swath.backends.aws.results.credentials import CredentialChain
+from swath.backends.aws.results.desk import Desk, artifacts_of, item_files, of_items
 from swath.backends.aws.results.files import File, Files
 from swath.backends.aws.results.object_names import Place, check_key, check_prefix, job_folder
-from swath.backends.aws.results.objects import MULTIPART_BYTES, Objects
-from swath.backends.aws.results.rooms import Rooms
+from swath.backends.aws.results.objects import MULTIPART_BYTES, Objects, all_ended
+from swath.backends.aws.results.packs import Packs
+from swath.backends.aws.results.rooms import Rooms, Unseen
+from swath.backends.aws.results.settlement import Settlement, Won
 from swath.domain.errors import LeaseLost, UserError
-from swath.domain.keys import encode
+from swath.domain.layout import pack_fence
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 from swath.ports.clock import Clock
-from swath.ports.result_storage import StagedItem
+from swath.ports.result_storage import Addition, StagedItem
 
 __all__ = ["S3Results"]
 
 LONGEST_LINK_SECONDS: Final = 7 * 86_400  # what S3 allows
 _LONGEST_PREFIX: Final = 200
-_PACKED_PAGE: Final = ".html.gz"  # no download is named so (domain/keys.py)
-
-
-class _Desk(msgspec.Struct):
-    """What this process knows of a lease it writes under: whether its first items get plain keys, the places noted in
-    the room and by how many notes, the keys written (or begun to be) by place, and the places that are published."""
-
-    plain: bool | None = None
-    noted: set[Place] = msgspec.field(default_factory=set)
-    notes: int = 0
-    keys: dict[Place, frozenset[str]] = msgspec.field(default_factory=dict)
-    published: set[Place] = msgspec.field(default_factory=set)
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+PACK_SECONDS: Final = 2.0  # S3 charges by the object, so one is to hold what many items left
 
 
 class S3Results:
     """ResultStorage in a place of S3 that any number of hosts may share.
 
-    Requests that S3 charges as writes: one for each file and document, one for each lease; for an item on a later claim
-    one listing, and for every item of a job whose id a deleted one had. A lease and a commit cost a HEAD besides. What
-    another process has published is listed when its lease is settled.
+    Requests that S3 charges as writes: one for each file, pack and document, one for each lease; for the files of an
+    item on a later claim one listing, and for every item of a job whose id a deleted one had. A lease and a commit cost
+    a HEAD besides. What another process has published is listed when its lease is settled.
     """
 
     def __init__(self, objects: Objects) -> None:
+        self.pack_seconds = PACK_SECONDS
         self._objects = objects
         self._files = Files(objects)
+        self._packs = Packs(objects, self._files)
         self._rooms = Rooms(objects)
-        self._desks: dict[tuple[str, int], _Desk] = {}
+        self._settlement = Settlement(self._files, self._packs, self._rooms)
+        self._desks: dict[tuple[str, int], Desk] = {}
 
     @classmethod
     def open(
@@ -84,7 +78,7 @@ class S3Results:
 
     async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:
         """Makes the room, with a note of what may be written."""
-        job, desk = job_folder(job_id), self._desks.get((job_id, fence), _Desk())
+        job, desk = job_folder(job_id), self._desks.get((job_id, fence), Desk())
         self._files.forget_names(job)
         places = set(await self._places(job, fence, desk, items))
         if await self._rooms.open(job, fence, places):
@@ -96,48 +90,62 @@ class S3Results:
         for item in items:
             for name in item.files:
                 check_key(name)
-        job, desk = job_folder(job_id), self._desks.setdefault((job_id, fence), _Desk())
+        job, desk = job_folder(job_id), self._desks.setdefault((job_id, fence), Desk())
         places = await self._places(job, fence, desk, items)
-        files = {place: _files(place, item.files) for place, item in zip(places, items, strict=True)}
+        files = {place: item_files(place, item.files) for place, item in zip(places, items, strict=True)}
         former = {place: desk.keys.get(place, frozenset()) for place in files}
         # Known before the room is looked at, or a settlement at the same time in this process could miss them.
         desk.keys |= {place: former[place] | {file.key for file in new} for place, new in files.items()}
         if not await self._rooms.is_open(job, fence):
             desk.keys |= former
-            if not desk.noted:
-                self._desks.pop((job_id, fence), None)
-            raise LeaseLost(f"lease {fence} was taken away: its room is gone")
+            raise self._lost(job_id, fence)
         await self._note(job, fence, desk, files.keys() - desk.noted)
-        await _all(self._files.put(job, file) for new in files.values() for file in new)
+        await all_ended(self._files.put(job, file) for new in files.values() for file in new)
         kept = {place: frozenset(file.key for file in new) for place, new in files.items()}
         await self._files.delete(job, [key for place, keys in former.items() for key in keys - kept[place]])
         desk.keys |= kept
         desk.published -= kept.keys()
-        return await asyncio.to_thread(lambda: [_artifacts(files[place]) for place in places])
+        return await asyncio.to_thread(lambda: [artifacts_of(files[place]) for place in places])
 
     async def publish(self, job_id: str, fence: int, item_ids: Collection[str]) -> None:
         """Keeps in mind what is no longer on trial, and removes what earlier leases wrote for these items."""
         job, desk = job_folder(job_id), self._desks.get((job_id, fence))
-        noted = desk.noted if desk is not None else (await self._rooms.places(job, fence))[0]
-        new = _of_items(noted, item_ids) - (desk.published if desk is not None else set())
-        await _all(self._files.delete_former(job, place) for place in new if not place.is_first)
+        staged = desk.keys.keys() if desk is not None else (await self._rooms.look(job, fence)).places
+        new = of_items(staged, item_ids) - (desk.published if desk is not None else set())
+        await all_ended(self._files.delete_former(job, place) for place in new if not place.is_first)
         if desk is not None:
             desk.published |= new
 
-    async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
-        """Notes the losers, closes the room, and deletes what lost, in this order: it can be cut short anywhere."""
+    async def append(self, job_id: str, fence: int, additions: Mapping[str, Addition]) -> dict[str, tuple[str, int]]:
+        """Writes each addition as an object, if the room is there. What a failed call has written is deleted later."""
+        job, desk = job_folder(job_id), self._desks.setdefault((job_id, fence), Desk())
+        files = desk.new_packs(fence, additions)
+        if not await self._rooms.is_open(job, fence):
+            for file in files.values():
+                del desk.packs[file.key]
+            raise self._lost(job_id, fence)
+        await all_ended(self._files.put(job, file) for file in files.values())
+        return {ending: (file.key, len(additions[ending].head)) for ending, file in files.items()}
+
+    async def packs(self, job_id: str, fence: int) -> list[str]:
+        """Listed, in the order of their names."""
+        job = job_folder(job_id)
+        return list(await self._packs.find(job, fence)) if await self._rooms.is_open(job, fence) else []
+
+    async def settle(
+        self,
+        job_id: str,
+        fence: int,
+        winners: Collection[str],
+        packs: Mapping[str, int] = _NONE,
+        documents: Mapping[str, bytes] = _NONE,
+    ) -> None:
+        """Publishes first what is left to be, then closes the room (settlement.py)."""
+        for key in documents:
+            check_key(key)
         await self.publish(job_id, fence, winners)
-        job, desk = job_folder(job_id), self._desks.get((job_id, fence), _Desk())
-        lost = {place: keys for place, keys in desk.keys.items() if keys and place not in desk.published}
-        if (job_id, fence) in self._desks and (not lost or await self._rooms.is_open(job, fence)):
-            await self._rooms.close(job, fence, lost, desk.notes)
-            await self._files.delete(job, [key for keys in lost.values() for key in keys])
-        else:
-            noted, lost_before = await self._rooms.places(job, fence)
-            losers = (noted - _of_items(noted, winners)) | lost_before | await self._late(job, lost)
-            if noted:
-                await self._rooms.close(job, fence, losers, None)
-            await _all(self._files.delete_place(job, place) for place in losers)
+        won, desk = Won(winners, packs, documents), self._desks.get((job_id, fence))
+        await self._settlement.settle(job_folder(job_id), fence, desk, won)
         self._desks.pop((job_id, fence), None)
 
     async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
@@ -145,8 +153,8 @@ class S3Results:
         for key in documents:
             check_key(key)
         job, files = job_folder(job_id), [File(key, data) for key, data in documents.items()]
-        await _all(self._files.put(job, file) for file in files)
-        return await asyncio.to_thread(lambda: [*_artifacts(files)])
+        await all_ended(self._files.put(job, file) for file in files)
+        return await asyncio.to_thread(lambda: [*artifacts_of(files)])
 
     async def get(self, job_id: str, key: str) -> bytes:
         """The bytes as they lie there: a compressed page is not unpacked."""
@@ -182,10 +190,9 @@ class S3Results:
         """Page by page. What is unseen is asked for after each page: no file is older than the note of it."""
         check_prefix(prefix)
         async for found in self._files.pages(job_folder(job_id), prefix):
-            places = [Place.of_key(key) for key in found]
-            unseen = await self._unseen(job_id, places) if any(places) else set[Place]()
-            for key, place in zip(found, places, strict=True):
-                if place not in unseen:
+            unseen = await self._unseen(job_id, found)
+            for key in found:
+                if not unseen.hides(key):
                     yield key
 
     async def open_leases(self, job_id: str) -> list[int]:
@@ -197,56 +204,35 @@ class S3Results:
         return f"{self._objects.bucket.url}/{job_folder(job_id)}"
 
     async def _places(
-        self, job: str, fence: int, desk: _Desk, items: Collection[LeasedItem] | Collection[StagedItem]
+        self, job: str, fence: int, desk: Desk, items: Collection[LeasedItem] | Collection[StagedItem]
     ) -> list[Place]:
         """Where the lease puts its items. The plain keys may belong to sleepers of a deleted job of the same id."""
         if desk.plain is None and any(item.first for item in items):
             desk.plain = not await self._files.was_deleted(job)
         return [Place.of(item.item_id, fence, first=item.first and desk.plain is True) for item in items]
 
-    async def _late(self, job: str, lost: Collection[Place]) -> set[Place]:
-        """What a lease without a room may delete by its own word: where no lease of a later job of this id writes."""
-        plain = any(place.is_first for place in lost) and await self._files.was_deleted(job)
-        return {place for place in lost if plain or not place.is_first}
-
-    async def _note(self, job: str, fence: int, desk: _Desk, places: Collection[Place]) -> None:
+    async def _note(self, job: str, fence: int, desk: Desk, places: Collection[Place]) -> None:
         """Notes what the opening of the room did not name."""
         if places:
             desk.notes += 1
             await self._rooms.add(job, fence, desk.notes - 1, places)
             desk.noted |= set(places)
 
-    async def _unseen(self, job_id: str, places: Iterable[Place | None]) -> set[Place]:
-        """Those on trial, those that lost, and those that only sleepers of a deleted job can have written."""
-        unseen = await self._rooms.unseen(job_folder(job_id))
-        for (job, _), desk in self._desks.items():
-            if job == job_id:
-                unseen -= desk.published
-        plain = {place for place in places if place is not None and place.is_first}
-        return unseen | plain if plain and await self._files.was_deleted(job_folder(job_id)) else unseen
+    async def _unseen(self, job_id: str, keys: Collection[str]) -> Unseen:
+        """What is on trial, what lost, and what only sleepers of a deleted job can have written."""
+        job, places = job_folder(job_id), {place for key in keys if (place := Place.of_key(key)) is not None}
+        packed = any(pack_fence(key) is not None for key in keys)
+        if not places and not packed:
+            return Unseen(set(), frozenset(), {})
+        unseen = await self._rooms.unseen(job)
+        hidden = unseen.places.difference(*(desk.published for of, desk in self._desks.items() if of[0] == job_id))
+        plain = {place for place in places if place.is_first}
+        anew = (packed or bool(plain)) and await self._files.was_deleted(job)
+        return unseen._replace(places=hidden | plain if anew else hidden, anew=anew)
 
-
-def _files(place: Place, files: Mapping[str, bytes]) -> list[File]:
-    """A compressed page lies under the name of the page, and its header says how it is packed."""
-    made = []
-    for name, data in files.items():
-        plain = name.removesuffix(".gz")
-        packed = name.endswith(_PACKED_PAGE) and plain not in files
-        made.append(File(place.folder + (plain if packed else name), data, packed))
-    return made
-
-
-def _of_items(places: Collection[Place], item_ids: Collection[str]) -> set[Place]:
-    paths = {encode(item_id) for item_id in item_ids}
-    return {place for place in places if place.path in paths}
-
-
-def _artifacts(files: Iterable[File]) -> tuple[Artifact, ...]:
-    return tuple(Artifact(file.key, len(file.data), hashlib.sha256(file.data).hexdigest()) for file in files)
-
-
-async def _all(calls: Iterable[Awaitable[None]]) -> None:
-    """Waits for every one, also when some fail: whoever repeats the call does not meet its own former tries."""
-    for done in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(done, BaseException):
-            raise done
+    def _lost(self, job_id: str, fence: int) -> LeaseLost:
+        """What to raise when the room is gone; a desk where nothing was ever written is put away."""
+        desk = self._desks.get((job_id, fence))
+        if desk is not None and not (desk.noted or desk.packs):
+            del self._desks[job_id, fence]
+        return LeaseLost(f"lease {fence} was taken away: its room is gone")

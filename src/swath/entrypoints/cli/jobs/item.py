@@ -78,6 +78,8 @@ def _tried(attempt: Attempt) -> str:
     took = attempt.ended_at - attempt.started_at
     came = "success" if attempt.failure is None else f"{attempt.failure.kind}: {attempt.failure.message}"
     sent = f"{attempt.requests:,} requests, {attempt.bytes:,} bytes, proxy {attempt.proxy_tier}"
+    if attempt.cache_hits:
+        sent += f", {attempt.cache_hits:,} from the cache"
     return f"{_moment(attempt.started_at)}, {took:.3f} s, {came}, {sent}, by {attempt.worker}"
 
 

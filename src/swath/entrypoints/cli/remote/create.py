@@ -82,6 +82,7 @@ async def _ordered(client: Client, order: Order, scraper_id: str) -> JobStatus:
         "labels": order.labels,
         "callback_url": None if order.callback_url is None else checked_url(order.callback_url),
         "priority": order.priority,
+        "layout": order.layout,
         "execution_policy": policy_of(order).as_json(),
     }
     view = await client.ask("POST", "jobs", body=body)

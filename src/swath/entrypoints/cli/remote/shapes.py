@@ -9,6 +9,7 @@ import msgspec
 
 from swath.domain.item import ItemRecord
 from swath.domain.job import Counts, Job, JobStatus, SiteOutlook, Stopping, WaitingFor
+from swath.domain.layout import Layout
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 from swath.domain.webhook import Webhook
@@ -37,6 +38,8 @@ def status_of(view: Mapping[str, Any]) -> JobStatus:
         cost=view["cost"],
         sites=msgspec.convert(view["sites"], tuple[SiteOutlook, ...]),
         closed_seconds=closed_seconds,
+        versions=view["versions"],
+        current_version=view["current_version"],
     )
 
 
@@ -48,6 +51,8 @@ def _job_of(view: Mapping[str, Any]) -> Job:
         labels=msgspec.convert(view["labels"], dict[str, str]),
         callback_url=view["callback_url"],
         priority=view["priority"],
+        layout=Layout(view["layout"]),
+        extracts=view["extracts"],
         policy=ExecutionPolicy.model_validate(view["execution_policy"]),
         created_at=view["created_at"],
     )

@@ -1,0 +1,76 @@
+"""The threads in which results.py works on its folder: what a disk refuses becomes StoreUnavailable here."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from swath.domain.errors import StoreUnavailable
+from swath.domain.job import WaitingFor
+
+__all__ = ["DiskThreads"]
+
+T = TypeVar("T")
+
+_THREADS: Final = 4
+_UNAVAILABLE: Final = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EIO: "the disk reports an error",
+    errno.EROFS: "the disk is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EMFILE: "too many open files",
+    errno.ENFILE: "too many open files",
+    errno.ELOOP: "a link stands where a folder of ours belongs",
+    errno.ENOTDIR: "a file or a link stands where a folder of ours belongs",
+}
+
+
+class DiskThreads:
+    """Runs what blocks; `root` is named in errors."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="swath-results")
+
+    async def close(self) -> None:
+        """Lets the threads go; further calls are errors."""
+        await asyncio.to_thread(self._pool.shutdown)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Runs it to its end, also when the caller is cancelled."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except OSError as error:
+            reason = _UNAVAILABLE.get(error.errno or 0)
+            if reason is None:
+                raise
+            told = f"cannot use the results in {self._root}: {reason}"
+            raise StoreUnavailable(told, WaitingFor.DISK) from error
+
+    async def steps(self, work: Generator[T]) -> AsyncGenerator[T]:
+        """Runs a generator step by step. If its reader is cancelled, it is closed after the step."""
+        step: asyncio.Future[T | None] | None = None
+        try:
+            while True:
+                step = asyncio.ensure_future(self.run(lambda: next(work, None)))
+                found = await asyncio.shield(step)
+                if found is None:
+                    return
+                yield found
+        finally:
+            if step is None or step.done():
+                work.close()
+            else:
+                step.add_done_callback(lambda done: _close_after(done, work))
+
+
+def _close_after(step: asyncio.Future[T | None], work: Generator[T]) -> None:
+    if not step.cancelled():
+        step.exception()  # looked at, since nobody else will
+    work.close()

@@ -1,0 +1,62 @@
+"""The index of a lease's WARC (CDXJ): a line for each page, sorted, by which ordinary tools find a page by its address.
+
+Before: the lease is settled, by its holder or by whoever rescued it. Ours is not among its readers: the store knows
+where everything lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import msgspec
+
+from swath.domain.layout import INDEX, PACKS, WARC, PackedAt
+from swath.domain.result import Artifact
+from swath.pipeline.finish.artifacts import Stored, StoredPage
+
+__all__ = ["index_document", "index_key", "index_lines"]
+
+
+def index_key(fence: int) -> str:
+    """Where the index of a lease's packs lies."""
+    return f"{PACKS}{fence}.{INDEX}"
+
+
+def index_document(lines: Iterable[str]) -> bytes:
+    """Sorted, as those who look something up expect it."""
+    return "".join(sorted(lines)).encode()
+
+
+def index_lines(artifacts: Iterable[Artifact], stored: Stored) -> list[str]:
+    """A line for each page and download of an item that lies in a WARC."""
+    places = {at.name: at for artifact in artifacts if (at := PackedAt.of(artifact.key)) and at.pack.endswith(WARC)}
+    return [_line(page, places[page.file]) for page in (*stored.pages, *stored.downloads) if page.file in places]
+
+
+def _line(page: StoredPage, at: PackedAt) -> str:
+    when = datetime.fromtimestamp(max(0.0, page.fetched_at), UTC).strftime("%Y%m%d%H%M%S")
+    fields = {
+        "url": page.url,
+        "mime": page.content_type,
+        "status": str(page.status),
+        "digest": f"sha256:{page.sha256}",
+        "length": str(at.length),
+        "offset": str(at.start),
+        "filename": at.pack.removeprefix(PACKS),
+    }
+    return f"{_search_key(page.url)} {when} {msgspec.json.encode(fields).decode()}\n"
+
+
+def _search_key(url: str) -> str:
+    """The address with its host reversed (SURT), in lower case and without blanks: `com,example)/path?a=1&b=2`."""
+    try:
+        parts = urlsplit(url.lower())
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "urn:none"
+    reversed_host = ",".join(reversed(host.removeprefix("www.").split(".")))
+    where = reversed_host if port is None else f"{reversed_host}:{port}"
+    query = f"?{'&'.join(sorted(parts.query.split('&')))}" if parts.query else ""
+    return "".join(f"{where}){parts.path or '/'}{query}".split())

@@ -1,0 +1,69 @@
+"""Ends a lease in storage: what won is published, with an index where it is packed, and everything else thrown away.
+
+Called by the lease's holder, who knows what it packed (`PackLedger`), and by those who come after a dead one and read
+it again (`settle_for`). Both do the same, so whoever dies on the way leaves it to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from swath.domain.errors import BadInput, StoreDamaged, UnknownName
+from swath.domain.item import ItemRecord
+from swath.domain.result import Artifact
+from swath.pipeline.finish.artifacts import METADATA_FILE, Stored, stored_in
+from swath.pipeline.finish.pack_index import index_document, index_key, index_lines
+from swath.pipeline.finish.packing import needed_of
+from swath.pipeline.finish.stored import contents
+from swath.ports.job_store import JobStore
+from swath.ports.result_storage import ResultStorage
+
+__all__ = ["PackLedger", "settle_for"]
+
+
+class PackLedger:
+    """What has won in the packs of a lease so far."""
+
+    def __init__(self) -> None:
+        self._needed: dict[str, int] = {}
+        self._lines: list[str] = []
+
+    def add(self, artifacts: Iterable[Artifact], stored: Stored) -> None:
+        """An item's end was accepted."""
+        kept = list(artifacts)
+        for pack, length in needed_of(kept).items():
+            self._needed[pack] = max(length, self._needed.get(pack, 0))
+        self._lines += index_lines(kept, stored)
+
+    async def settle(self, storage: ResultStorage, job_id: str, fence: int, winners: Collection[str]) -> None:
+        """Publishes all of it."""
+        documents = {index_key(fence): index_document(self._lines)} if self._lines else {}
+        await storage.settle(job_id, fence, winners, self._needed, documents)
+
+
+async def settle_for(
+    store: JobStore, storage: ResultStorage, job_id: str, fence: int, winners: Collection[str]
+) -> None:
+    """Settles a lease whose holder did not; `winners` are the items that have ended under it."""
+    ledger = PackLedger()
+    if winners and await storage.packs(job_id, fence):
+        for item_id in winners:
+            await _enter(ledger, store, storage, job_id, item_id)
+    await ledger.settle(storage, job_id, fence, winners)
+
+
+async def _enter(ledger: PackLedger, store: JobStore, storage: ResultStorage, job_id: str, item_id: str) -> None:
+    try:
+        record = await store.item(job_id, item_id)
+    except UnknownName:  # the job is being deleted
+        return
+    ledger.add(record.artifacts, await _stored(storage, job_id, record))
+
+
+async def _stored(storage: ResultStorage, job_id: str, record: ItemRecord) -> Stored:
+    """What was damaged meanwhile is kept as it is, for `verify` to find; only the index lacks it."""
+    about = [artifact for artifact in record.artifacts if artifact.key.endswith(f"/{METADATA_FILE}")]
+    try:
+        return stored_in((await contents(storage, job_id, record.item_id, about))[METADATA_FILE])
+    except (StoreDamaged, BadInput, KeyError):
+        return Stored()

@@ -1,0 +1,92 @@
+"""The files of an item as they were before they were stored, whatever the layout: for everybody who reads results.
+
+Before: the store says which artifacts an item has. After: the API, export, re-extraction and evidence. Bytes are
+checked against the hash that the store has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from isal import isal_zlib
+
+from swath.domain.errors import BadInput, StoreDamaged
+from swath.domain.layout import WARC, PackedAt, file_of
+from swath.domain.result import Artifact
+from swath.pipeline.finish.artifacts import METADATA_FILE, stored_in
+from swath.pipeline.finish.packing import line_parts
+from swath.pipeline.finish.warc import GzipError, body_of
+from swath.ports.result_storage import ResultStorage
+
+__all__ = ["contents", "stored_bytes"]
+
+_GZIP: Final = b"\x1f\x8b\x08"
+_GZIP_WBITS: Final = 31
+
+
+async def contents(
+    storage: ResultStorage, job_id: str, item_id: str, artifacts: Sequence[Artifact]
+) -> dict[str, bytes]:
+    """The files of one item by plain name, unpacked: `html.html` is the body as it was fetched.
+
+    Raises StoreDamaged when one is not what was stored.
+    """
+    raw = await asyncio.gather(*(stored_bytes(storage, job_id, artifact) for artifact in artifacts))
+    files = {}
+    for artifact, data in zip(artifacts, raw, strict=True):
+        name = file_of(item_id, artifact.key)
+        try:
+            files[name] = unpacked(artifact, name, data)
+        except (ValueError, KeyError, GzipError, msgspec.MsgspecError) as error:
+            raise _damaged(job_id, artifact, f"cannot be read: {error}") from None
+    try:
+        return _without_compression(files)
+    except (BadInput, GzipError) as error:
+        raise StoreDamaged(f"item {item_id!r} of job {job_id!r} cannot be read: {error}", job_id) from None
+
+
+async def stored_bytes(storage: ResultStorage, job_id: str, artifact: Artifact) -> bytes:
+    """The bytes that an artifact stands for, as they lie there: of a packed file, its record or line.
+
+    Raises StoreDamaged when they are not those that were stored.
+    """
+    packed = PackedAt.of(artifact.key)
+    try:
+        if packed is None:
+            data = await storage.get(job_id, artifact.key)
+        else:
+            data = await storage.read(job_id, packed.pack, packed.start, packed.length)
+    except KeyError:
+        raise _damaged(job_id, artifact, "is missing") from None
+    if hashlib.sha256(data).hexdigest() != artifact.sha256:
+        raise _damaged(job_id, artifact, "has other bytes than were stored")
+    return data
+
+
+def unpacked(artifact: Artifact, name: str, data: bytes) -> bytes:
+    """The file itself out of its stored bytes; a compressed page that lies by itself is left as it is."""
+    packed = PackedAt.of(artifact.key)
+    if packed is None:
+        return data
+    return body_of(data) if packed.pack.endswith(WARC) else line_parts(data)[name]
+
+
+def _without_compression(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Pages that lie by themselves are compressed if their metadata says so; in a bucket their names do not."""
+    compressed = {name for name in files if name.endswith(".html.gz")}
+    if METADATA_FILE in files:
+        compressed |= {page.file for page in stored_in(files[METADATA_FILE]).pages if page.file is not None}
+    plain = {}
+    for name, data in files.items():
+        page = name.removesuffix(".gz")
+        packed = f"{page}.gz" in compressed and data.startswith(_GZIP)
+        plain[page if packed else name] = isal_zlib.decompress(data, _GZIP_WBITS) if packed else data
+    return plain
+
+
+def _damaged(job_id: str, artifact: Artifact, how: str) -> StoreDamaged:
+    return StoreDamaged(f"the stored file {artifact.key} of job {job_id!r} {how}; see `swath jobs verify`", job_id)
