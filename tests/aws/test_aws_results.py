@@ -20,6 +20,7 @@ from swath.domain.page import Page
 from swath.domain.policy import Keep
 from swath.domain.result import Result
 from swath.pipeline.finish.artifacts import files_of, pages_of
+from swath.pipeline.finish.stored import contents
 from swath.ports.result_storage import StagedItem
 from swath.testing.aws_servers import Endpoints
 from swath.testing.clock import FakeClock
@@ -106,7 +107,7 @@ async def test_large_pages_are_gzip_by_their_header_and_read_back_as_pages(stora
     for artifact in artifacts:
         stored = await storage.get("job", artifact.key)
         assert (artifact.size, artifact.sha256) == (len(stored), hashlib.sha256(stored).hexdigest())
-    read = {name: await storage.get("job", f"items/a/{name}") for name in names}
+    read = await contents(storage, "job", "a", artifacts)
     assert [page.body for page in pages_of(read)] == [page.body for page in pages]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -16,27 +15,13 @@ from swath.domain.errors import LeaseLost
 from swath.domain.lease import LeasedItem
 from swath.ports.result_storage import StagedItem
 from swath.testing.aws_servers import Endpoints
+from tests.aws.mortals import Sleepy
 from tests.aws.storages import all_files, item, objects, results
 
 LEASED = [LeasedItem(1, "a", {}, first=True), LeasedItem(2, "b", {})]
 OLD = [StagedItem("a", {"data.json": b"old", "more.json": b"old"}, first=True), item("b", b"old", first=False)]
 APART_SECONDS = 1.0
 NEW = [item("a", b"new"), item("b", b"new")]
-
-
-class Sleepy(Objects):
-    """Objects of a process that is frozen before the first put whose path holds the word, and before all after it."""
-
-    word = ""
-
-    def fall_asleep(self, word: str) -> None:
-        self.word, self.asleep, self.awake = word, asyncio.Event(), asyncio.Event()
-
-    async def put(self, path: str, *args: Any, **kwargs: Any) -> bool:
-        if self.word and self.word in path:
-            self.asleep.set()
-            await self.awake.wait()
-        return await super().put(path, *args, **kwargs)
 
 
 @pytest.fixture

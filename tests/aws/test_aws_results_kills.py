@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -15,6 +13,7 @@ from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 from swath.ports.result_storage import StagedItem
 from swath.testing.aws_servers import Endpoints
+from tests.aws.mortals import Killed, Sleepy, mortal
 from tests.aws.storages import all_files, item, objects, results
 
 # Of the losers one is named when the lease is opened, and one is not.
@@ -26,47 +25,6 @@ STAGED = [
     StagedItem("unnamed", {"data.json": b"lost"}),
 ]
 WINNERS = ["won", "again"]
-
-
-class Killed(BaseException):
-    """The process is gone: nothing that it was about to do happens."""
-
-
-class Mortal:
-    """Objects of a process that dies before, or right after, its n-th request. `made` counts them."""
-
-    def __init__(self, inner: Objects, dies_at: int, *, after: bool) -> None:
-        self.inner = inner
-        self.made = 0
-        self._dies_at = dies_at
-        self._after = after
-        for name in ("put", "get", "exists", "delete"):
-            setattr(self, name, self._wrapped(getattr(inner, name)))
-
-    def _wrapped(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def wrapped(*args: Any, **kwargs: Any) -> Any:
-            self._step()
-            answer = await call(*args, **kwargs)
-            if self._after and self.made >= self._dies_at:
-                raise Killed
-            return answer
-
-        return wrapped
-
-    async def pages(self, folder: str) -> Any:
-        self._step()
-        async for page in self.inner.pages(folder):
-            yield page
-
-    def _step(self) -> None:
-        self.made += 1
-        if self.made >= self._dies_at + self._after:
-            raise Killed
-
-
-def mortal(place: Objects, dies_at: int, *, after: bool) -> tuple[S3Results, Mortal]:
-    made = Mortal(place, dies_at, after=after)
-    return S3Results(made), made  # type: ignore[arg-type]  # it has all that is asked for
 
 
 async def work(storage: S3Results, job_id: str, accepted: list[Artifact]) -> None:
@@ -154,24 +112,11 @@ async def test_a_rescuer_killed_at_any_request_leaves_the_rest_to_the_next(
     assert dies_at > 5
 
 
-class Sleepy(Objects):
-    """Objects of a process that is frozen before it puts a file of an item."""
-
-    def fall_asleep(self) -> None:
-        self.asleep, self.awake = asyncio.Event(), asyncio.Event()
-
-    async def put(self, path: str, data: bytes, *args: Any, **kwargs: Any) -> bool:
-        if "/items/" in path:
-            self.asleep.set()
-            await self.awake.wait()
-        return await super().put(path, data, *args, **kwargs)
-
-
 @pytest.mark.req("R1", "Z2")
 async def test_files_that_a_sleeper_writes_after_its_rescue_are_never_seen(aws: Endpoints, aws_name: str) -> None:
     plain = objects(aws, aws_name)
     sleepy = Sleepy(plain.bucket, plain._chain)
-    sleepy.fall_asleep()
+    sleepy.fall_asleep("/items/")
     sleeper, rescuer, worker = S3Results(sleepy), results(aws, aws_name), results(aws, aws_name)
     await sleeper.open_lease("job", 5, LEASED)
     staging = asyncio.create_task(sleeper.stage("job", 5, STAGED))

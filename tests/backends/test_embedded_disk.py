@@ -22,7 +22,7 @@ from swath.backends.embedded.store import EmbeddedStore
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Lease
-from swath.ports.result_storage import StagedItem
+from swath.ports.result_storage import Addition, StagedItem
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import claimed, finished, ready, success
 
@@ -124,6 +124,34 @@ async def test_results_on_a_full_disk_wait_for_the_disk(disk: Path) -> None:
     assert raised.value.waiting_for is WaitingFor.DISK
     (disk / "ballast").unlink()
     await storage.stage("job", 1, [StagedItem("a", {"data.json": b"x" * 100_000})])
+    await storage.close()
+
+
+@pytest.mark.req("R2", "Z2")
+async def test_packs_on_a_full_disk_wait_for_the_disk_and_have_no_hole(disk: Path) -> None:
+    storage = FolderResults(disk / "results")
+    await storage.open_lease("job", 1)
+    group = {"jsonl": Addition(b"line\n" * 1_000), "warc.gz": Addition(b"x" * 100_000, b"head")}
+    await storage.append("job", 1, group)
+    _fill(disk)
+    with (disk / "ballast").open("r+b") as ballast:  # there is room for the first pack, and for a part of the second
+        ballast.truncate(ballast.seek(0, os.SEEK_END) - 40_960)
+    before = {key: await storage.get("job", key) for key in await storage.packs("job", 1)}
+    with pytest.raises(StoreUnavailable, match="full") as raised:
+        await storage.append("job", 1, {ending: Addition(b"-" * len(add.data)) for ending, add in group.items()})
+    assert raised.value.waiting_for is WaitingFor.DISK
+    assert {key: len(await storage.get("job", key)) > len(data) for key, data in before.items()} == {
+        "packs/1.jsonl": True,
+        "packs/1.warc.gz": True,
+    }, "nothing of it was written, which shows nothing"
+    (disk / "ballast").unlink()
+    assert await storage.append("job", 1, group) == {
+        "jsonl": ("packs/1.jsonl", 5_000),
+        "warc.gz": ("packs/1.warc.gz", 100_004),
+    }
+    await storage.settle("job", 1, (), {"packs/1.jsonl": 10_000, "packs/1.warc.gz": 200_004})
+    assert await storage.get("job", "packs/1.jsonl") == b"line\n" * 2_000
+    assert await storage.get("job", "packs/1.warc.gz") == b"head" + b"x" * 200_000
     await storage.close()
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from swath.backends.embedded.results import FolderResults
 from swath.domain.errors import LeaseLost, StoreUnavailable
-from swath.ports.result_storage import StagedItem
+from swath.ports.result_storage import Addition, StagedItem
 
 
 @pytest.fixture
@@ -372,19 +372,20 @@ async def test_fsync_only_as_configured(root: Path, monkeypatch: pytest.MonkeyPa
 async def test_a_batch_is_one_trip_to_a_thread(storage: FolderResults, monkeypatch: pytest.MonkeyPatch) -> None:
     await storage.open_lease("job", 1)
     trips = 0
-    real = storage._pool.submit
+    real = storage._threads._pool.submit
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         nonlocal trips
         trips += 1
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(storage._pool, "submit", counted)
+    monkeypatch.setattr(storage._threads._pool, "submit", counted)
     items = [StagedItem(str(n), {"x": b"1", "y": b"2"}) for n in range(50)]
     await storage.stage("job", 1, items)
     await storage.publish("job", 1, [item.item_id for item in items])
     await storage.put("job", {str(n): b"" for n in range(50)})
-    assert trips == 3
+    await storage.append("job", 1, {str(n): Addition(b"1") for n in range(50)})
+    assert trips == 4
 
 
 def open_descriptors() -> int:
@@ -395,7 +396,8 @@ async def test_no_descriptor_is_left_open(storage: FolderResults) -> None:
     async def round_trip(fence: int) -> None:
         await stage(storage, fence, "a", "x" * 400, "\N{PILE OF POO}" * 1_000)
         await storage.publish("job", fence, ["a", "x" * 400])
-        await storage.settle("job", fence, ["\N{PILE OF POO}" * 1_000])
+        await storage.append("job", fence, {"jsonl": Addition(b"1")})
+        await storage.settle("job", fence, ["\N{PILE OF POO}" * 1_000], {f"packs/{fence}.jsonl": 1}, {"index": b"1"})
         await storage.put("job", {"a/b/c": b"", "d": b""})
         for key in ("a/b", "a/b/c/d", "none", "a/b/c"):
             try:

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from swath.domain.errors import Failed, LeaseLost
@@ -171,6 +172,32 @@ async def test_a_request_that_fails_leaves_the_gate_too() -> None:
         with pytest.raises(Failed):
             await web.get(url)
     assert (gate.entered, gate.left, gate.failures) == (2, 2, [FailureKind.CONNECT])
+
+
+@pytest.mark.req("R2")
+async def test_a_page_knows_what_was_sent_and_what_came_beside_it() -> None:
+    class Marking(OpenGate):
+        async def enter(self, request: Request) -> Request:
+            return msgspec.structs.replace(request, headers=(*request.headers, ("X-Gate", "passed")))
+
+    came = (("content-type", "text/html"), ("x-two", "1"), ("x-two", "2"))
+    web, transport = session({A: to(A, B, 302, ("set-cookie", "seen=1")), B: answer(B, headers=came)}, gate=Marking())
+    page = (await web.post(A, {"q": "1"}, name="found")).page
+    assert page.exchange is not None
+    assert (page.exchange.method, page.exchange.response_headers) == ("GET", came)
+    assert page.exchange.request_headers is transport.requests[-1].headers, "as it was sent, and no copy"
+    assert page.exchange.request_headers[-2:] == (("Cookie", "seen=1"), ("X-Gate", "passed"))
+    assert web.kept["found"].exchange is page.exchange
+
+
+@pytest.mark.req("R2")
+async def test_the_answer_that_was_refused_knows_its_exchange_too() -> None:
+    web, _ = session({A: answer(A, status=500, headers=(("x-why", "no"),))})
+    with pytest.raises(Failed):
+        await web.post(A, b"x")
+    assert web.refused is not None
+    assert web.refused.exchange is not None
+    assert (web.refused.exchange.method, web.refused.exchange.response_headers) == ("POST", (("x-why", "no"),))
 
 
 async def test_downloads_are_kept_by_file_name() -> None:

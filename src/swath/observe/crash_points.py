@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["POINTS", "WEBHOOK_POINTS", "install", "reach"]
+__all__ = ["PACK_POINTS", "POINTS", "WEBHOOK_POINTS", "install", "reach"]
 
 # In the order of a job's path.
 POINTS: Final = (
@@ -25,6 +25,8 @@ POINTS: Final = (
     "after_job_metadata",
     "after_end",
 )
+# Of a job whose results are packed, in a folder.
+PACK_POINTS: Final = ("amid_append", "after_pack_rename")
 # Beyond the path of a job, and only of one that has a webhook.
 WEBHOOK_POINTS: Final = ("before_webhook_send", "after_webhook_send", "after_webhook_note")
 

@@ -14,6 +14,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -57,7 +58,7 @@ def arm(environment: Mapping[str, str]) -> None:
 
 def _place(variable: str, where: str) -> tuple[str, int]:
     point, _, hit = where.partition(":")
-    known = (*crash_points.POINTS, *crash_points.WEBHOOK_POINTS)
+    known = (*crash_points.POINTS, *crash_points.PACK_POINTS, *crash_points.WEBHOOK_POINTS)
     if point not in known or not hit.isdecimal() or int(hit) < 1:
         sys.exit(f"{variable}={where}: give one of {', '.join(known)}, then :N")
     return point, int(hit)
@@ -81,6 +82,7 @@ def _freeze() -> None:
     """Not while another thread is inside a transaction: the store would stay locked, and nobody could go on."""
     with _transaction:
         os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(0.1)  # another thread may hear of it first, and this one must not let go of the lock meanwhile
 
 
 def _mark_transactions() -> None:

@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from swath.domain.attempt import Finding
@@ -90,3 +91,42 @@ def test_no_parsed_page_outlives_its_attempt() -> None:
         [sys.executable, "-c", LEFT_OVER], cwd=root, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout.strip()) == (0, "0"), done.stderr
+
+
+@pytest.mark.req("H4")
+@pytest.mark.parametrize("cached", [False, True])
+async def test_items_share_pages_if_and_only_if_the_job_wants_it(cached: bool) -> None:
+    clock = FakeClock()
+    site = TableTransport({PAGE: answer(PAGE, b"<h1>list</h1>"), NEXT: answer(NEXT, b"<h1>Parcel</h1>")})
+    policy = ExecutionPolicy.model_validate({"cache_responses": True} if cached else {})
+    job = Job(job_id="j", scraper_id="two-pages", policy=policy)
+    bench = Bench(job, TwoPages(), open_network(site, clock), clock, "w")
+    came = [
+        (await attempt(bench, Turn(LeasedItem(seq, str(seq), {}), (), lambda: None, Patience()))).attempt
+        for seq in range(5)
+    ]
+    assert len(site.requests) == sum(one.requests for one in came) == (2 if cached else 10)
+    assert [one.cache_hits for one in came] == ([0, 2, 2, 2, 2] if cached else [0] * 5)
+    assert ("cache_hits" in msgspec.json.decode(msgspec.json.encode(came[1]))) is cached
+
+
+@pytest.mark.req("H4")
+async def test_a_page_that_made_an_item_fail_is_not_given_to_the_next() -> None:
+    """The classifier took it for a page; the scraper found that it is not the one it should be."""
+
+    class Strict(TwoPages):
+        def extract(self, pages: Pages) -> dict[str, Any]:
+            return {"heading": pages.main.select_one("h1").text()}
+
+    clock = FakeClock()
+    site = TableTransport({PAGE: answer(PAGE), NEXT: answer(NEXT, b"<p>come back later")})
+    job = Job(job_id="j", scraper_id="two-pages", policy=ExecutionPolicy(cache_responses=True))
+    bench = Bench(job, Strict(), open_network(site, clock), clock, "w")
+
+    async def once() -> Tried:
+        return await attempt(bench, Turn(LeasedItem(1, "1", {}), (), lambda: None, Patience()))
+
+    assert (await once()).failure is not None
+    site.answers[NEXT] = answer(NEXT, b"<h1>Parcel</h1>")
+    assert (await once()).failure is None
+    assert (await once()).attempt.cache_hits == 2

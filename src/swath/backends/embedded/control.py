@@ -19,8 +19,9 @@ from swath.domain.errors import Conflict, Outdated
 from swath.domain.job import JobStatus, Stopping
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState, check_job
+from swath.domain.versions import check_version, refuse_unless_ended
 
-__all__ = ["cancel", "change_policy", "delete", "job_to_change", "pause", "resume"]
+__all__ = ["add_version", "cancel", "change_policy", "delete", "job_to_change", "pause", "resume", "set_current"]
 
 
 def job_to_change(db: sqlite3.Connection, job_id: str) -> sqlite3.Row:
@@ -108,4 +109,20 @@ def delete(db: sqlite3.Connection, boot: float, job_id: str) -> JobStatus:
     if not state.terminal and state is not JobState.LOADING:
         raise Conflict(f"job {job_id!r} is {state}; cancel it first")
     db.execute("UPDATE jobs SET deleting = 1, delete_at = 0 WHERE job_no = ?", (row["job_no"],))
+    return status(db, boot, job_id)
+
+
+def add_version(db: sqlite3.Connection, job_id: str) -> int:
+    """See JobControl.add_version."""
+    row = job_to_change(db, job_id)
+    refuse_unless_ended(job_id, JobState(row["state"]))
+    db.execute("UPDATE jobs SET versions = versions + 1 WHERE job_no = ?", (row["job_no"],))
+    return int(row["versions"]) + 1
+
+
+def set_current(db: sqlite3.Connection, boot: float, job_id: str, version: int) -> JobStatus:
+    """See JobControl.set_current."""
+    row = job_to_change(db, job_id)
+    check_version(job_id, version, row["versions"])
+    db.execute("UPDATE jobs SET current_version = ? WHERE job_no = ?", (version, row["job_no"]))
     return status(db, boot, job_id)

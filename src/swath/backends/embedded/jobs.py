@@ -108,6 +108,8 @@ def _status(db: sqlite3.Connection, boot: float, row: sqlite3.Row, waiting_for: 
         deleting=bool(row["deleting"]),
         cost=row["cost"],
         manifest=None if row["manifest"] is None else msgspec.json.decode(row["manifest"]),
+        versions=row["versions"],
+        current_version=row["current_version"],
     )
 
 

@@ -73,9 +73,11 @@ class Packs:
     def _add(
         self, room: int, fence: int, additions: Mapping[str, Addition], ends: dict[str, int]
     ) -> dict[str, tuple[str, int]]:
-        added = {}
+        added: dict[str, tuple[str, int]] = {}
         with opened(enter(room, _IN_ROOM, create=True)) as packs:
             for ending, addition in additions.items():
+                if added:
+                    reach("amid_append")
                 name = f"{fence}.{ending}"
                 key = PACKS + name
                 # A pack that is remembered and not there has been published: it must not begin anew.

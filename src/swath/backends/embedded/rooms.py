@@ -70,6 +70,8 @@ class Rooms:
 
     def publish(self, job: int, fence: int, item_ids: Collection[str]) -> None:
         """Moves staged items to their final place; passes over those that are not there."""
+        if not item_ids:
+            return
         try:
             room = enter(job, f"{LEASES}/{fence}")
         except FileNotFoundError:  # settled before

@@ -13,12 +13,16 @@ from swath.domain.transitions import ItemState
 
 __all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES", "UPGRADES", "Rank"]
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 # What makes a store of a former version one of the next, beside the tables and indexes that it does not have yet.
 # A process of the former version may still be at work on it, so what there is keeps its shape.
 UPGRADES: Final[dict[int, tuple[str, ...]]] = {
     3: ("ALTER TABLE jobs ADD COLUMN on_demand INTEGER NOT NULL DEFAULT 0",),
+    4: (
+        "ALTER TABLE jobs ADD COLUMN versions INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE jobs ADD COLUMN current_version INTEGER NOT NULL DEFAULT 1",
+    ),
 }
 
 # Small numbers, because there is one in every row. 0 is "not ended"; the lease says whether queued or in progress.
@@ -83,7 +87,9 @@ CREATE TABLE IF NOT EXISTS jobs (
     spec        BLOB NOT NULL,               -- the Job, as JSON
     ordered     BLOB NOT NULL,               -- the same as it was first given
     manifest    BLOB,
-    on_demand   INTEGER NOT NULL DEFAULT 0   -- 1: somebody waits for it
+    on_demand   INTEGER NOT NULL DEFAULT 0,  -- 1: somebody waits for it
+    versions    INTEGER NOT NULL DEFAULT 1,  -- of its results; the first is its own
+    current_version INTEGER NOT NULL DEFAULT 1  -- which of them readers get
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (job_no) WHERE state IN ('loading', 'pending', 'running', 'paused');
 CREATE INDEX IF NOT EXISTS jobs_runnable ON jobs (priority DESC, total, job_no) WHERE state IN ('pending', 'running');

@@ -160,6 +160,12 @@ class EmbeddedStore(EmbeddedService):
     async def delete(self, job_id: str) -> JobStatus:
         return await self._change(job_id, control.delete, self._clock.boot(), job_id)
 
+    async def add_version(self, job_id: str) -> int:
+        return await self._change(job_id, control.add_version, job_id)
+
+    async def set_current(self, job_id: str, version: int) -> JobStatus:
+        return await self._change(job_id, control.set_current, self._clock.boot(), job_id, version)
+
     async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
         self._enter(worker_id)
         return await self._db.write_news(_job_of, claims.claim, self._times(), worker_id, job_id, without)

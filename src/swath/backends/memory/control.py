@@ -12,6 +12,7 @@ from swath.domain.pace import Pace
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState, check_item, check_job
+from swath.domain.versions import check_version, refuse_unless_ended
 
 __all__ = ["MemoryControl"]
 
@@ -93,6 +94,20 @@ class MemoryControl:
             if not job.state.terminal and job.state is not JobState.LOADING:
                 raise Conflict(f"job {job_id!r} is {job.state}; cancel it first")
             job.deleting = True
+            return self._shelves.status(job)
+
+    async def add_version(self, job_id: str) -> int:
+        with self._shelves.open(job_id):
+            job = self._job_to_change(job_id)
+            refuse_unless_ended(job_id, job.state)
+            job.versions += 1
+            return job.versions
+
+    async def set_current(self, job_id: str, version: int) -> JobStatus:
+        with self._shelves.open(job_id):
+            job = self._job_to_change(job_id)
+            check_version(job_id, version, job.versions)
+            job.current_version = version
             return self._shelves.status(job)
 
     def _job_to_change(self, job_id: str) -> StoredJob:

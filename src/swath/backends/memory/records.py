@@ -140,6 +140,8 @@ class StoredJob:
     ran_before: int = 0  # items that were run by earlier generations
     manifest: Mapping[str, Any] | None = None
     webhooks: dict[int, Webhook] = field(default_factory=dict)  # by generation
+    versions: int = 1
+    current_version: int = 1
 
     @property
     def limit(self) -> int:

@@ -116,6 +116,8 @@ class Shelves:
             deleting=job.deleting,
             cost=job.cost,
             manifest=None if job.manifest is None else dict(job.manifest),
+            versions=job.versions,
+            current_version=job.current_version,
         )
 
     def _waiting_for(self) -> WaitingFor | None:

@@ -6,8 +6,8 @@ Before: runner.py gives the item a slot. After: runner.py decides about retries 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
@@ -24,6 +24,8 @@ from swath.observe.context import serve_item
 from swath.observe.spans import span
 from swath.pipeline.execute.patience import Patience
 from swath.pipeline.extract.extract import extract_record
+from swath.pipeline.finish.artifacts import REFUSED_PAGE
+from swath.pipeline.results.stored_pages import StoredPages
 from swath.ports.clock import Clock
 from swath.proxies.ladder import blocked_on
 from swath.web.cache import AttemptCache
@@ -32,17 +34,16 @@ from swath.web.session import WebSession
 
 __all__ = ["Bench", "Tried", "Turn", "attempt"]
 
-REFUSED: Final = "refused"  # the name of the answer that made an item fail
-
 
 class Bench(msgspec.Struct, frozen=True):
-    """What every attempt of a lease works with."""
+    """What every attempt of a lease works with. With `stored` pages there is no network to it."""
 
     job: Job
     scraper: HttpScraper
     network: Network
     clock: Clock
     worker_id: str
+    stored: StoredPages | None = None
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,60 +68,99 @@ class Turn(msgspec.Struct, frozen=True):
     patience: Patience
 
 
+class _Came(msgspec.Struct, frozen=True):
+    """What came of it: see Tried."""
+
+    finding: Finding | None = None
+    data: Any = None
+    failure: Failure | None = None
+    held: SiteHeld | None = None
+
+
 async def attempt(bench: Bench, turn: Turn) -> Tried:
     """Tries the item once, within `item_seconds`. Raises only LeaseLost, and CancelledError when the worker stops."""
-    started_at, job, number = bench.clock.now(), bench.job, len(turn.attempts) + 1
-    serve_item(job.request_id, job.job_id, turn.item.item_id, number)
-    timeouts = job.policy.timeouts
+    job = bench.job
+    serve_item(job.request_id, job.job_id, turn.item.item_id, len(turn.attempts) + 1)
+    return await (_by_network(bench, turn) if bench.stored is None else _by_stored_pages(bench, turn, bench.stored))
+
+
+async def _by_network(bench: Bench, turn: Turn) -> Tried:
+    started_at, job = bench.clock.now(), bench.job
     blocked = blocked_on(turn.attempts)
     gate = Passage(bench.network, job, turn.before_request, turn.patience.waiting, blocked)
     cache = None
     if job.policy.cache_responses:
         cache = AttemptCache(bench.network.cache, job.job_id, turn.patience.waiting)
-    web = WebSession(bench.network.transport, timeouts, bench.clock, bench.scraper.base_url, gate, cache)
-    finding, failure, data, held = None, None, None, None
+    web = WebSession(bench.network.transport, job.policy.timeouts, bench.clock, bench.scraper.base_url, gate, cache)
+    came = _Came()
     try:
-        with span("attempt", job.request_id, job_id=job.job_id, item_id=turn.item.item_id, attempt=number):
-            async with turn.patience.limit(timeouts.item_seconds):
-                finding, data = await _fetch_and_extract(bench, turn.item, web)
-    except NotFound:
-        finding = Finding.NOT_FOUND
-    except Failed as failed:
-        failure = _checked(failed.failure)
-    except TimeoutError:
-        failure = Failure.of(FailureKind.TIMEOUT, f"the item took longer than {timeouts.item_seconds:g} s")
-    except SiteHeld as site_held:
-        held = site_held
-    except LeaseLost:
-        raise
-    except BaseException as error:  # whatever a scraper does, SystemExit too, it costs its item and never the worker
-        if isinstance(error, asyncio.CancelledError) and _was_cancelled():
-            raise
-        failure = Failure.of(FailureKind.INTERNAL, one_line(error))
+        came = await _bounded(bench, turn, _fetch_and_extract(bench, turn.item, web))
     finally:
-        gate.end(finding, failure)
-    if cache is not None and failure is not None:
+        gate.end(came.finding, came.failure)
+    if cache is not None and came.failure is not None:
         cache.forget()
     tried = Tried(
         attempt=Attempt(
             started_at=started_at,
             ended_at=bench.clock.now(),
             worker=bench.worker_id,
-            failure=failure,
+            failure=came.failure,
             bytes=web.bytes,
             requests=web.requests,
             proxy_tier=gate.tier.value,
             cost=gate.cost,
             cache_hits=0 if cache is None else cache.hits,
         ),
-        finding=finding,
-        failure=failure,
-        held=held,
-        result=Result(pages=_pages(web, failure), downloads=tuple(web.downloads), data=data),
+        finding=came.finding,
+        failure=came.failure,
+        held=came.held,
+        result=Result(pages=_pages(web, came.failure), downloads=tuple(web.downloads), data=came.data),
         url=gate.url,
     )
     web.pages.clear()  # pages know their session and the session its pages: parsed trees would wait for the collector
     return tried
+
+
+async def _by_stored_pages(bench: Bench, turn: Turn, stored: StoredPages) -> Tried:
+    """The pages that another job has fetched: read again, and asked for nowhere else (R6)."""
+    started_at, pages = bench.clock.now(), list[Page]()
+
+    async def extract() -> tuple[Finding, Any]:
+        turn.before_request()  # from here on the item may be what kills the worker
+        with turn.patience.waiting():
+            pages.extend(await stored.of(turn.item))
+        with span("extract"):
+            return Finding.FOUND, extract_record(bench.scraper, pages)
+
+    came = await _bounded(bench, turn, extract())
+    ended = Attempt(started_at, bench.clock.now(), bench.worker_id, came.failure)
+    result = Result(pages=tuple(pages), data=came.data)
+    return Tried(attempt=ended, finding=came.finding, failure=came.failure, result=result)
+
+
+async def _bounded(bench: Bench, turn: Turn, work: Awaitable[tuple[Finding, Any]]) -> _Came:
+    """Whatever a scraper does, SystemExit too, costs its item and never the worker."""
+    job, seconds = bench.job, bench.job.policy.timeouts.item_seconds
+    number = len(turn.attempts) + 1
+    try:
+        with span("attempt", job.request_id, job_id=job.job_id, item_id=turn.item.item_id, attempt=number):
+            async with turn.patience.limit(seconds):
+                finding, data = await work
+        return _Came(finding, data)
+    except NotFound:
+        return _Came(Finding.NOT_FOUND)
+    except Failed as failed:
+        return _Came(failure=_checked(failed.failure))
+    except TimeoutError:
+        return _Came(failure=Failure.of(FailureKind.TIMEOUT, f"the item took longer than {seconds:g} s"))
+    except SiteHeld as site_held:
+        return _Came(held=site_held)
+    except LeaseLost:
+        raise
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and _was_cancelled():
+            raise
+        return _Came(failure=Failure.of(FailureKind.INTERNAL, one_line(error)))
 
 
 async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: WebSession) -> tuple[Finding, Any]:
@@ -137,7 +177,7 @@ def _pages(web: WebSession, failure: Failure | None) -> tuple[Page, ...]:
     """What is to be stored; of an item that failed also the answer that was no page, for people to look at."""
     kept = web.kept
     if failure is not None and web.refused is not None:
-        kept[REFUSED] = msgspec.structs.replace(web.refused, name=REFUSED)
+        kept[REFUSED_PAGE] = msgspec.structs.replace(web.refused, name=REFUSED_PAGE)
     return tuple(kept.values())
 
 

@@ -21,6 +21,7 @@ from swath.domain.result import Download, Result
 __all__ = [
     "DATA_FILE",
     "METADATA_FILE",
+    "REFUSED_PAGE",
     "Stored",
     "StoredPage",
     "check_names",
@@ -35,6 +36,7 @@ __all__ = [
 
 DATA_FILE: Final = "data.json"
 METADATA_FILE: Final = "metadata.json"
+REFUSED_PAGE: Final = "refused"  # the name of the answer that made an item fail
 
 _PLAIN_BYTES: Final = 1_024  # pages up to this size are not compressed
 _GZIP_LEVEL: Final = 1  # of isal; five times as fast as zlib's 6 at nearly the same size

@@ -1,6 +1,7 @@
 """Checks that files are there with the bytes they should have, some at a time, and finds those nobody refers to.
 
-Called by verify.py for each group of rows. Hashing runs in a thread; what is in memory at once is bounded by bytes too.
+Called by verify.py for each group of rows; pack_check.py does it for packs. Hashing runs in a thread; what is in memory
+at once is bounded by bytes too.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Final
 
 from swath.domain.errors import UnknownName
 from swath.domain.item import ItemRecord
+from swath.domain.job import Job
 from swath.domain.keys import decode
+from swath.domain.layout import Layout
 from swath.domain.result import Artifact
 from swath.pipeline.finish.manifests import item_key
-from swath.pipeline.finish.report import Findings, ProblemCode
+from swath.pipeline.finish.report import Findings, ProblemCode, difference
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
@@ -47,7 +50,7 @@ class FileCheck:
                 self.present += 1
                 self.bytes += len(body)
                 if digest != artifact.sha256 or len(body) != artifact.size:
-                    findings.add(ProblemCode.ARTIFACT_CHANGED, artifact.key, _difference(artifact, body))
+                    findings.add(ProblemCode.ARTIFACT_CHANGED, artifact.key, difference(artifact, len(body)))
         return missing
 
     async def _read(self, key: str) -> bytes | None:
@@ -74,16 +77,11 @@ def _hash(bodies: Sequence[bytes | None]) -> list[str]:
     return ["" if body is None else hashlib.sha256(body).hexdigest() for body in bodies]
 
 
-def _difference(artifact: Artifact, body: bytes) -> str:
-    if len(body) != artifact.size:
-        return f"it has {len(body)} bytes, and should have {artifact.size}"
-    return "its bytes are not those that were stored: the checksum differs"
-
-
 async def find_strays(
-    job_id: str, referred: Collection[str], store: JobStore, storage: ResultStorage, findings: Findings
+    job: Job, referred: Collection[str], store: JobStore, storage: ResultStorage, findings: Findings
 ) -> None:
     """Notes every key under items/ and manifests/ that neither an item nor `referred` names. One look-up an item."""
+    job_id = job.job_id
     record: ItemRecord | None = None
     for folder in ("items/", "manifests/"):
         async for key in storage.keys(job_id, folder):
@@ -92,12 +90,13 @@ async def find_strays(
             item_id = _item_of(key)
             if item_id is not None and (record is None or record.item_id != item_id):
                 record = await _item(store, job_id, item_id)
-            if item_id is None or record is None or key not in _keys_of(record):
+            if item_id is None or record is None or key not in _keys_of(job, record):
                 findings.add(ProblemCode.STRAY_KEY, key, "nothing refers to this file")
 
 
-def _keys_of(record: ItemRecord) -> set[str]:
-    return {item_key(record.item_id), *(artifact.key for artifact in record.artifacts)}
+def _keys_of(job: Job, record: ItemRecord) -> set[str]:
+    keys = {artifact.key for artifact in record.artifacts}
+    return keys | {item_key(record.item_id)} if job.layout is Layout.FILES else keys
 
 
 def _item_of(key: str) -> str | None:

@@ -56,7 +56,8 @@ def _search_key(url: str) -> str:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return "urn:none"
-    reversed_host = ",".join(reversed(host.removeprefix("www.").split(".")))
+    names = host.removeprefix("www.").split(".")
+    reversed_host = host if ":" in host or names[-1].isdecimal() else ",".join(reversed(names))
     where = reversed_host if port is None else f"{reversed_host}:{port}"
     query = f"?{'&'.join(sorted(parts.query.split('&')))}" if parts.query else ""
     return "".join(f"{where}){parts.path or '/'}{query}".split())

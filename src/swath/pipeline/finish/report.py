@@ -12,9 +12,10 @@ from typing import Final
 import msgspec
 
 from swath.domain.job import Counts
+from swath.domain.result import Artifact
 from swath.domain.transitions import JobState
 
-__all__ = ["Findings", "Problem", "ProblemCode", "VerifyReport"]
+__all__ = ["Findings", "Problem", "ProblemCode", "VerifyReport", "difference"]
 
 LISTED_PER_CODE: Final = 1_000
 
@@ -87,3 +88,10 @@ class Findings:
         self.found[code.value] += 1
         if self.found[code.value] <= LISTED_PER_CODE:
             self.problems.append(Problem(code, where, message))
+
+
+def difference(artifact: Artifact, size: int) -> str:
+    """What is wrong with a file of this size that is not what was stored."""
+    if size != artifact.size:
+        return f"it has {size} bytes, and should have {artifact.size}"
+    return "its bytes are not those that were stored: the checksum differs"

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 
 from swath.domain.errors import BadInput, StoreDamaged, UnknownName
 from swath.domain.item import ItemRecord
+from swath.domain.layout import Layout
 from swath.domain.result import Artifact
 from swath.pipeline.finish.artifacts import METADATA_FILE, Stored, stored_in
 from swath.pipeline.finish.pack_index import index_document, index_key, index_lines
@@ -46,10 +47,17 @@ async def settle_for(
 ) -> None:
     """Settles a lease whose holder did not; `winners` are the items that have ended under it."""
     ledger = PackLedger()
-    if winners and await storage.packs(job_id, fence):
+    if winners and await _is_packed(store, job_id):
         for item_id in winners:
             await _enter(ledger, store, storage, job_id, item_id)
     await ledger.settle(storage, job_id, fence, winners)
+
+
+async def _is_packed(store: JobStore, job_id: str) -> bool:
+    try:
+        return (await store.status(job_id)).job.layout is Layout.WARC
+    except UnknownName:  # the job is gone, and its results with it
+        return False
 
 
 async def _enter(ledger: PackLedger, store: JobStore, storage: ResultStorage, job_id: str, item_id: str) -> None:

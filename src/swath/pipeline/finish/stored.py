@@ -22,7 +22,7 @@ from swath.pipeline.finish.packing import line_parts
 from swath.pipeline.finish.warc import GzipError, body_of
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["contents", "stored_bytes"]
+__all__ = ["check_bytes", "contents", "missing", "plain_files", "stored_bytes"]
 
 _GZIP: Final = b"\x1f\x8b\x08"
 _GZIP_WBITS: Final = 31
@@ -36,6 +36,11 @@ async def contents(
     Raises StoreDamaged when one is not what was stored.
     """
     raw = await asyncio.gather(*(stored_bytes(storage, job_id, artifact) for artifact in artifacts))
+    return plain_files(job_id, item_id, artifacts, raw)
+
+
+def plain_files(job_id: str, item_id: str, artifacts: Sequence[Artifact], raw: Sequence[bytes]) -> dict[str, bytes]:
+    """The same from bytes that were read and checked."""
     files = {}
     for artifact, data in zip(artifacts, raw, strict=True):
         name = file_of(item_id, artifact.key)
@@ -61,10 +66,20 @@ async def stored_bytes(storage: ResultStorage, job_id: str, artifact: Artifact) 
         else:
             data = await storage.read(job_id, packed.pack, packed.start, packed.length)
     except KeyError:
-        raise _damaged(job_id, artifact, "is missing") from None
+        raise missing(job_id, artifact) from None
+    check_bytes(job_id, artifact, data)
+    return data
+
+
+def check_bytes(job_id: str, artifact: Artifact, data: bytes) -> None:
+    """Raises StoreDamaged when these are not the bytes that were stored."""
     if hashlib.sha256(data).hexdigest() != artifact.sha256:
         raise _damaged(job_id, artifact, "has other bytes than were stored")
-    return data
+
+
+def missing(job_id: str, artifact: Artifact) -> StoreDamaged:
+    """To be raised for a file that is not there."""
+    return _damaged(job_id, artifact, "is missing")
 
 
 def unpacked(artifact: Artifact, name: str, data: bytes) -> bytes:

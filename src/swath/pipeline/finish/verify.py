@@ -14,6 +14,7 @@ import msgspec
 
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
+from swath.domain.layout import Layout, PackedAt
 from swath.domain.manifest import JobMetadata, Tally
 from swath.domain.result import Artifact
 from swath.pipeline.finish.files import FileCheck, find_strays
@@ -28,6 +29,7 @@ from swath.pipeline.finish.manifests import (
     lists_of,
     metadata_of,
 )
+from swath.pipeline.finish.pack_check import PackCheck
 from swath.pipeline.finish.report import Findings, Problem, ProblemCode, VerifyReport
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
@@ -58,6 +60,7 @@ class _Verification:
         self._tally = Tally()
         self._artifacts = FileCheck(self._job_id, storage)
         self._entries = FileCheck(self._job_id, storage)
+        self._packs = PackCheck(self._job_id, storage)
         self._unpublished = 0
 
     async def finished_job(self) -> VerifyReport:
@@ -75,6 +78,7 @@ class _Verification:
             self._check_sums(metadata)
         former = await self._check_former()
         await self._check_strays({key for check in lists.values() for key in check.read_parts} | former)
+        await self._packs.end(self._findings, retried=self._status.generation > 1)
         for fence in await self._storage.open_leases(self._job_id):
             message = "the files of this lease were neither published nor thrown away"
             self._findings.add(ProblemCode.STAGED_LEFT, f"lease {fence}", message)
@@ -132,15 +136,18 @@ class _Verification:
                 self._findings.add(ProblemCode.ITEM_OPEN, record.item_id, message)
                 continue
             line = line_of(self._status.job, record)
-            entries.append(Artifact(item_key(record.item_id), len(line), hashlib.sha256(line).hexdigest()))
+            if self._status.job.layout is Layout.FILES:
+                entries.append(Artifact(item_key(record.item_id), len(line), hashlib.sha256(line).hexdigest()))
             for name in lists_of(record.state):
                 await lists[name].expect(record, line, self._findings)
         for entry in await self._entries.check(entries, self._findings):
             self._findings.add(ProblemCode.ARTIFACT_MISSING, entry.key, "the item's own manifest entry is not there")
 
     async def _check_artifacts(self, records: Sequence[ItemRecord]) -> None:
-        owners = {artifact.key: record for record in records if record.state.terminal for artifact in record.artifacts}
-        wanted = [artifact for record in records if record.state.terminal for artifact in record.artifacts]
+        await self._packs.check(records, self._findings)
+        ended = [(record, artifact) for record in records if record.state.terminal for artifact in record.artifacts]
+        owners = {artifact.key: record for record, artifact in ended if PackedAt.of(artifact.key) is None}
+        wanted = [artifact for _, artifact in ended if artifact.key in owners]
         missing = await self._artifacts.check(wanted, self._findings)
         if missing and not self._status.state.terminal:
             rooms = await self._storage.open_leases(self._job_id)
@@ -179,15 +186,15 @@ class _Verification:
             async for _ in self._storage.keys(self._job_id, folder):
                 listed += 1
         if listed != self._artifacts.present + self._entries.present + len(parts):
-            await find_strays(self._job_id, parts, self._store, self._storage, self._findings)
+            await find_strays(self._status.job, parts, self._store, self._storage, self._findings)
 
     def _report(self) -> VerifyReport:
         return VerifyReport(
             job_id=self._job_id,
             state=self._status.state,
             counts=self._tally.counts(),
-            artifacts=self._artifacts.present,
-            bytes=self._artifacts.bytes,
+            artifacts=self._artifacts.present + self._packs.present,
+            bytes=self._artifacts.bytes + self._packs.bytes,
             unpublished=self._unpublished,
             problems=tuple(self._findings.problems),
             found=dict(self._findings.found),

@@ -123,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, metavar="N", help=f"processes, `swath run` among them ({FULL.workers})")
     parser.add_argument("--seed", type=int, metavar="S", help="of whom is struck when; printed when chosen by chance")
     parser.add_argument("--part", choices=["storm", "points"], help="only one half")
+    parser.add_argument("--layout", choices=["files", "warc"], default="files", help="of the results")
     parser.add_argument("--broken", choices=["fence"], help="switch a guard off: the run must then find problems")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where the job's folder is made (the system's own)")
     parser.add_argument("--keep", action="store_true", help="leave the folder there after a clean run too")
@@ -140,7 +141,13 @@ def _size(options: argparse.Namespace) -> Size:
 
 def _storm(folder: Path, options: argparse.Namespace, seed: int, findings: Findings, figures: report.Figures) -> None:
     size = _size(options)
-    job = make_job(folder, items=size.items, mean_seconds=size.mean_seconds, concurrency=size.concurrency)
+    job = make_job(
+        folder,
+        items=size.items,
+        mean_seconds=size.mean_seconds,
+        concurrency=size.concurrency,
+        layout=options.layout,
+    )
     plan = StormPlan(
         kills=size.kills,
         stops=size.stops,
@@ -171,7 +178,7 @@ def _verify(job: ChaosJob, findings: Findings) -> int:
 
 
 def _points(folder: Path, options: argparse.Namespace, findings: Findings, figures: report.Figures) -> None:
-    chosen = cases(_size(options).hits, freeze=True)
+    chosen = cases(_size(options).hits, freeze=True, layout=options.layout)
     began = time.monotonic()
     before = findings.found.total()
     asyncio.run(run_cases(folder, chosen, findings))

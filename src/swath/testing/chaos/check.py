@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from swath.testing.chaos import truth
 from swath.testing.chaos.check_files import FileCheck, Known, check_manifests
+from swath.testing.chaos.check_packs import PackCheck
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import JOB_ID, ChaosJob
 
@@ -54,7 +55,9 @@ def check(job: ChaosJob, killed: Collection[int] = ()) -> Checked:
             findings.add(Kind.LOST, JOB_ID, "the store does not know the job")
             return Checked(findings, begun.total(), 0)
         earlier = _check_generations(db, row, job.retries, findings)
-        files = FileCheck(job.data / "results" / JOB_ID, findings)
+        results = job.data / "results" / JOB_ID
+        packed = job.layout == "warc"
+        files = PackCheck(results, findings, generation=row["generation"]) if packed else FileCheck(results, findings)
         known = _check_items(db, row, files, findings)
         blamed = _check_fates(known, _blameable(log, set(killed)), findings)
         _check_attempts(known, earlier, begun, findings)

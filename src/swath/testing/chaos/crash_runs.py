@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from swath.domain.manifest import PART_ITEMS
-from swath.observe.crash_points import POINTS
+from swath.observe.crash_points import PACK_POINTS, POINTS
 from swath.pipeline.accept.batches import BATCH_ROWS
 from swath.testing.chaos.check import check
 from swath.testing.chaos.findings import Findings, Kind
@@ -47,6 +47,7 @@ class Case:
     deaths: int = 1
     freeze: bool = False
     items: int = 60
+    layout: str = "files"
 
     @property
     def name(self) -> str:
@@ -55,18 +56,19 @@ class Case:
         return f"{how} at {self.point}:{self.hit}" + (f", {self.deaths} times" if self.deaths > 1 else "")
 
 
-def cases(hits: int, *, freeze: bool) -> list[Case]:
+def cases(hits: int, *, freeze: bool, layout: str = "files") -> list[Case]:
     """Every point, the first `hits` times each; freezes once each."""
     found = []
-    for point in POINTS:
+    points = POINTS + PACK_POINTS if layout == "warc" else POINTS
+    for point in points:
         for hit in range(1, 2 if point in ONCE_PER_JOB else hits + 1):
             if point in ONCE_PER_PROCESS:
-                found.append(Case(point=point, deaths=hit))
+                found.append(Case(point=point, deaths=hit, layout=layout))
             else:
                 items = 60 if hit == 1 else max(60 * hit, PER_ROWS.get(point, 0) * hit)
                 if items <= MOST_ITEMS:
-                    found.append(Case(point=point, hit=hit, items=items))
-    return found + ([Case(point=point, freeze=True) for point in POINTS] if freeze else [])
+                    found.append(Case(point=point, hit=hit, items=items, layout=layout))
+    return found + ([Case(point=point, freeze=True, layout=layout) for point in points] if freeze else [])
 
 
 async def run_cases(folder: Path, chosen: list[Case], findings: Findings) -> None:
@@ -88,7 +90,11 @@ class _CaseRun:
         self._case = case
         slow = case.point == "after_rescue" and case.hit > 1
         self._job: ChaosJob = make_job(
-            folder, items=case.items, mean_seconds=0.5 if slow else FAST_SECONDS, concurrency=2 if slow else 16
+            folder,
+            items=case.items,
+            mean_seconds=0.5 if slow else FAST_SECONDS,
+            concurrency=2 if slow else 16,
+            layout=case.layout,
         )
         self._log = folder / "processes.log"
         self._findings = Findings()

@@ -31,6 +31,7 @@ class ChaosJob:
 
     folder: Path
     items: int
+    layout: str = "files"
 
     @property
     def data(self) -> Path:
@@ -61,6 +62,8 @@ class ChaosJob:
             *map(str, (scraper, "--items", self.items_file, "--policy", policy)),
             "--job-id",
             JOB_ID,
+            "--layout",
+            self.layout,
             "--quiet",
         ]
 
@@ -97,10 +100,10 @@ class ChaosJob:
         (self.folder / "chaos.json").write_text(json.dumps({"mean_seconds": mean_seconds}), encoding="utf-8")
 
 
-def make_job(folder: Path, *, items: int, mean_seconds: float, concurrency: int) -> ChaosJob:
+def make_job(folder: Path, *, items: int, mean_seconds: float, concurrency: int, layout: str = "files") -> ChaosJob:
     """Writes items, policy and scraper into a new folder."""
     folder.mkdir(parents=True)
-    job = ChaosJob(folder=folder, items=items)
+    job = ChaosJob(folder=folder, items=items, layout=layout)
     with job.items_file.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["name"])

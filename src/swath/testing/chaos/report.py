@@ -84,7 +84,7 @@ class Figures:
 
 def command_line(options: Mapping[str, object], seed: int) -> str:
     """What makes the same run again; where its files and figures go does not matter."""
-    names = ("short", "items", "kills", "stops", "freezes", "workers", "part", "broken")
+    names = ("short", "items", "kills", "stops", "freezes", "workers", "part", "layout", "broken")
     given = [(name, options.get(name)) for name in names]
     words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in given if value]
     return f'make chaos ARGS="{" ".join([*words, f"--seed {seed}"])}"'

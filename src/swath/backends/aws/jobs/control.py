@@ -23,8 +23,19 @@ from swath.domain.job import JobStatus, Stopping
 from swath.domain.pace import begun
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState, check_job
+from swath.domain.versions import check_version, refuse_unless_ended
 
-__all__ = ["cancel", "change_policy", "delete", "open_circuit", "pause", "resume", "to_be_changed"]
+__all__ = [
+    "add_version",
+    "cancel",
+    "change_policy",
+    "delete",
+    "open_circuit",
+    "pause",
+    "resume",
+    "set_current",
+    "to_be_changed",
+]
 
 
 def to_be_changed(head: Head) -> None:
@@ -126,6 +137,32 @@ async def delete(ledger: Ledger, job_id: str) -> JobStatus:
         head.deleting = True
         listed = Put(listed_key(ACTIVE, head.number), job_id.encode())
         return Change(head, [listed, *list_as_kept(head, None)])
+
+    return await _told(ledger, job_id, decide)
+
+
+async def add_version(ledger: Ledger, job_id: str) -> int:
+    """See JobControl.add_version."""
+
+    async def decide(head: Head) -> Change[int]:
+        to_be_changed(head)
+        refuse_unless_ended(job_id, head.state)
+        head.versions += 1
+        return Change(head.versions)
+
+    return await ledger.heads.change(job_id, decide)
+
+
+async def set_current(ledger: Ledger, job_id: str, version: int) -> JobStatus:
+    """See JobControl.set_current."""
+
+    async def decide(head: Head) -> Change[Head]:
+        to_be_changed(head)
+        check_version(job_id, version, head.versions)
+        if head.current_version == version:
+            return unchanged(head)
+        head.current_version = version
+        return Change(head)
 
     return await _told(ledger, job_id, decide)
 

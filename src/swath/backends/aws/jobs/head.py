@@ -140,6 +140,8 @@ class Head(msgspec.Struct, array_like=True):
     purged: int = 0
     purged_seq: int = 0
     on_demand: bool = False
+    versions: int = 1
+    current_version: int = 1
 
     @property
     def ended(self) -> int:

@@ -140,4 +140,6 @@ def _status(ledger: Ledger, head: Head, order: Job, manifest: dict[str, Any] | N
         deleting=head.deleting,
         cost=head.cost,
         manifest=manifest,
+        versions=head.versions,
+        current_version=head.current_version,
     )

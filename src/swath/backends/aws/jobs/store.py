@@ -155,6 +155,12 @@ class AwsStore(AwsServing):
     async def delete(self, job_id: str) -> JobStatus:
         return await self._run(control.delete, job_id)
 
+    async def add_version(self, job_id: str) -> int:
+        return await self._run(control.add_version, job_id)
+
+    async def set_current(self, job_id: str, version: int) -> JobStatus:
+        return await self._run(control.set_current, job_id, version)
+
     async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
         self._enter(worker_id)
         return await self._run(claims.claim, worker_id, job_id, without)

@@ -148,10 +148,10 @@ class Objects:
 
     async def beginning(self, folder: str, name: str) -> dict[str, int]:
         """The objects in a folder whose names begin so, with their sizes. Costs no more for what else is there."""
-        sizes: dict[str, int] = {}
-        async for found in self._listed(folder, after=f"{folder}/{name}"):
-            sizes |= {one["path"]: one["size"] for one in found if one["path"].startswith(f"{folder}/{name}")}
-            if len(sizes) % _PAGE or not sizes:  # the rest has other names
+        start, sizes = f"{folder}/{name}", dict[str, int]()
+        async for found in self._listed(folder, after=start):
+            sizes |= {one["path"]: one["size"] for one in found if one["path"].startswith(start)}
+            if not found[-1]["path"].startswith(start):  # they are in order
                 break
         return sizes
 

@@ -1,0 +1,61 @@
+"""Versions of a job's results (R6): the first is made by the job itself, each later one by a job of its own over the
+stored pages. Which of them readers get is a pointer of the job that was scraped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from swath.domain.errors import BadInput, Conflict
+from swath.domain.job import JOB_ID_LIMIT, Job, JobStatus
+from swath.domain.transitions import JobState
+
+__all__ = [
+    "SAMPLE_LABEL",
+    "SCRAPER_VERSION_LABEL",
+    "check_version",
+    "current_job_id",
+    "is_sample",
+    "refuse_unless_ended",
+    "version_job_id",
+]
+
+SCRAPER_VERSION_LABEL: Final = "scraper_version"  # labels of a job that makes a version: by which scraper,
+SAMPLE_LABEL: Final = "sample"  # and of how many items, if not of all
+
+_MARK_CHARACTERS: Final = 12
+
+
+def version_job_id(job_id: str, version: int) -> str:
+    """The job that makes, or made, that version of the job's results."""
+    if version == 1:
+        return job_id
+    ending = f".v{version}"
+    if len(job_id) + len(ending) > JOB_ID_LIMIT:  # two long ids must not share their versions
+        mark = "~" + hashlib.sha256(job_id.encode()).hexdigest()[:_MARK_CHARACTERS]
+        job_id = job_id[: JOB_ID_LIMIT - len(ending) - len(mark)] + mark
+    return job_id + ending
+
+
+def current_job_id(status: JobStatus) -> str:
+    """The job whose results readers get."""
+    return version_job_id(status.job.job_id, status.current_version)
+
+
+def is_sample(job: Job) -> bool:
+    """Whether it looks at some of the items only, so that readers never get it in the place of all."""
+    return SAMPLE_LABEL in job.labels
+
+
+def refuse_unless_ended(job_id: str, state: JobState) -> None:
+    """Raises Conflict: a version is made of all that a job has brought."""
+    if not state.terminal:
+        raise Conflict(f"job {job_id!r} is {state}; its pages can be read again when it has ended")
+
+
+def check_version(job_id: str, version: int, versions: int) -> None:
+    """Raises BadInput when the job has had `versions` of its results and never one of that number."""
+    if not 1 <= version <= versions:
+        known = "version 1" if versions == 1 else f"versions 1 to {versions}"
+        raise BadInput(f"job {job_id!r} has no version {version} of its results; it has {known}")

@@ -1,0 +1,193 @@
+"""The columns of a table of records: which there are, in what order, and what each can hold. Found by a first pass.
+
+Before: rows.py. After: the table formats, in a second pass. Only names are held, so memory does not grow with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntFlag, StrEnum
+from typing import Any, Final
+
+from swath.domain.errors import BadInput, Conflict
+from swath.pipeline.results.flatten import OURS, Scalar, as_text, flatten
+from swath.pipeline.results.rows import Row
+
+__all__ = ["MOST_COLUMNS", "Columns", "Kind", "Survey"]
+
+MOST_COLUMNS: Final = 2_000  # what SQLite can hold, and more than any spreadsheet is read with
+
+_INT64: Final = 1 << 63
+_EXACT: Final = 1 << 53  # up to here a float is the same number
+
+
+class Kind(StrEnum):
+    """What a column holds beside nothing."""
+
+    BOOL = "bool"
+    INT = "int"
+    FLOAT = "float"
+    TEXT = "text"
+
+
+class _Seen(IntFlag):
+    NOTHING = 0
+    BOOL = 1
+    INT = 2
+    LONG = 4  # an integer that no float can hold
+    FLOAT = 8
+    TEXT = 16
+
+
+_KINDS: Final = {
+    _Seen.BOOL: Kind.BOOL,
+    _Seen.INT: Kind.INT,
+    _Seen.LONG: Kind.INT,
+    _Seen.INT | _Seen.LONG: Kind.INT,
+    _Seen.FLOAT: Kind.FLOAT,
+    _Seen.FLOAT | _Seen.INT: Kind.FLOAT,
+}
+_PROVENANCE: Final = {
+    "job_id": Kind.TEXT,
+    "version": Kind.INT,
+    "item_id": Kind.TEXT,
+    "seq": Kind.INT,
+    "number": Kind.INT,
+    "state": Kind.TEXT,
+    "outcome": Kind.TEXT,
+    "failure": Kind.TEXT,
+    "page_url": Kind.TEXT,
+    "page_sha256": Kind.TEXT,
+    "fetched_at": Kind.TEXT,
+    "scraper_id": Kind.TEXT,
+    "scraper_version": Kind.TEXT,
+    "proxy_tier": Kind.TEXT,
+    "generation": Kind.INT,
+}
+_INPUT: Final = f"{OURS}input"
+_OF_PAGES: Final = {"page_url": "url", "page_sha256": "sha256", "fetched_at": "fetched_at"}
+
+
+class Columns:
+    """The columns of one export. `items` tells whether the first pass saw a record of an item."""
+
+    def __init__(self, kinds: Mapping[str, Kind], with_record: bytes) -> None:
+        self.kinds = kinds
+        self._with_record = with_record
+        self._known = kinds.keys()
+        self._converters = [_CONVERTERS[kind] for kind in kinds.values()]
+
+    def cells(self, row: Row) -> list[Any]:
+        """The values of a row in the order of the columns, each of its column's kind or None. Raises Conflict."""
+        cells = _cells(row, with_record=row.has_data and self._had_record(row.item.record.seq))
+        if not cells.keys() <= self._known:
+            raise _changed(row)
+        try:
+            values = map(cells.get, self.kinds)
+            return [
+                None if value is None else convert(value)
+                for convert, value in zip(self._converters, values, strict=True)
+            ]
+        except TypeError:
+            raise _changed(row) from None
+
+    def takes(self, row: Row) -> bool:
+        """Whether the first pass could see it: what came to its end since has columns that nobody knows of."""
+        return not row.has_data or self._had_record(row.item.record.seq)
+
+    def _had_record(self, seq: int) -> bool:
+        at, bit = divmod(seq, 8)
+        return at < len(self._with_record) and bool(self._with_record[at] >> bit & 1)
+
+
+class Survey:
+    """Takes every row once."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, int] = {}
+        self._inputs: dict[str, int] = {}
+        self._with_record = bytearray()
+
+    def add(self, row: Row) -> None:
+        """Raises BadInput when there are too many columns."""
+        if row.has_data:
+            _note(self._records, flatten(row.data))
+            at, bit = divmod(row.item.record.seq, 8)
+            if at >= len(self._with_record):
+                self._with_record.extend(bytes(at + 1 - len(self._with_record)))
+            self._with_record[at] |= 1 << bit
+        _note(self._inputs, flatten(row.item.first.input, _INPUT))
+        if len(self._records) + len(self._inputs) + len(_PROVENANCE) > MOST_COLUMNS:
+            raise BadInput(f"the records have more than {MOST_COLUMNS:,} different fields; export them as jsonl")
+
+    def columns(self) -> Columns:
+        """Those of the records in order of first appearance, then provenance, then the input."""
+        kinds = dict(_kinds(self._records))
+        kinds |= {OURS + name: kind for name, kind in _PROVENANCE.items()}
+        kinds |= dict(_kinds(self._inputs))
+        return Columns(kinds, bytes(self._with_record))
+
+
+def _kinds(seen: Mapping[str, int]) -> Iterator[tuple[str, Kind]]:
+    return ((name, _KINDS.get(_Seen(flags), Kind.TEXT)) for name, flags in seen.items())
+
+
+def _note(seen: dict[str, int], cells: Mapping[str, Scalar]) -> None:
+    for name, value in cells.items():
+        seen[name] = seen.get(name, 0) | _flag(value)
+
+
+def _flag(value: Scalar) -> int:
+    match value:
+        case None:
+            return 0
+        case str():
+            return 16
+        case bool():
+            return 1
+        case int():
+            return 2 if -_EXACT <= value <= _EXACT else 4 if -_INT64 <= value < _INT64 else 16
+    return 8
+
+
+def _cells(row: Row, *, with_record: bool) -> dict[str, Scalar]:
+    cells = flatten(row.data) if with_record else {}
+    told = row.provenance
+    input_, pages = told.pop("input"), told.pop("pages")
+    for name, value in told.items():
+        cells[OURS + name] = value
+    for name, of_page in _OF_PAGES.items():
+        cells[OURS + name] = " ".join([page[of_page] for page in pages]) or None
+    cells.update(flatten(input_, _INPUT))
+    return cells
+
+
+def _bool(value: Scalar) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise TypeError
+
+
+def _int(value: Scalar) -> int:
+    if isinstance(value, int):
+        return value
+    raise TypeError
+
+
+def _float(value: Scalar) -> float:
+    if isinstance(value, (int, float)):
+        return float(value)
+    raise TypeError
+
+
+_CONVERTERS: Final[Mapping[Kind, Callable[[Scalar], Scalar]]] = {
+    Kind.BOOL: _bool,
+    Kind.INT: _int,
+    Kind.FLOAT: _float,
+    Kind.TEXT: as_text,
+}
+
+
+def _changed(row: Row) -> Conflict:
+    told = f"item {row.item.record.item_id!r} of job {row.item.job.job_id!r} changed while it was exported"
+    return Conflict(f"{told}; export the job again")

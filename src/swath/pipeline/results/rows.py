@@ -1,0 +1,177 @@
+"""The records of a job with where each comes from, in order of `seq` and a bounded number at a time.
+
+Before: the job has results, in either layout and in one or more versions. After: export and comparison. An item that
+the current version does not have, because there was no page to read again, keeps what version 1 has of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from swath.domain.errors import StoreDamaged
+from swath.domain.item import ItemRecord
+from swath.domain.job import Job, JobStatus
+from swath.domain.layout import file_of
+from swath.domain.result import Artifact
+from swath.domain.versions import current_job_id
+from swath.pipeline.finish.artifacts import DATA_FILE, METADATA_FILE, StoredPage, stored_in
+from swath.pipeline.results.bulk_read import contents_of_many, in_groups
+from swath.ports.job_store import JobStore
+from swath.ports.result_storage import ResultStorage
+
+__all__ = ["CurrentItem", "Row", "RowBatch", "current_items", "rows_of"]
+
+BATCH_ITEMS: Final = 500
+_FILES: Final = (DATA_FILE, METADATA_FILE)
+
+
+class CurrentItem(msgspec.Struct, frozen=True):
+    """An item as the current version has it. `record` belongs to `job`; `first` is the same item in version 1, which
+    has its input and its pages."""
+
+    job: Job
+    version: int
+    record: ItemRecord
+    first: ItemRecord
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One record. An item without any has one row whose `has_data` is false; `number` counts, from 1, the records of an
+    item that has a list of them."""
+
+    item: CurrentItem
+    pages: tuple[StoredPage, ...] = ()
+    data: Any = None
+    has_data: bool = True
+    number: int = 1
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the record comes from, by plain names; `input` as it was given, times in UTC. Which of several pages a
+        record was read from is not known, so all are named."""
+        record, first = self.item.record, self.item.first
+        failure = record.failure
+        return {
+            "job_id": self.item.job.extracts or self.item.job.job_id,
+            "version": self.item.version,
+            "item_id": record.item_id,
+            "seq": record.seq,
+            "number": self.number,
+            "state": record.state.value,
+            "outcome": None if record.finding is None else record.finding.value,
+            "failure": None if failure is None else f"{failure.kind.value}: {failure.message}",
+            "scraper_id": self.item.job.scraper_id,
+            "scraper_version": record.scraper_version,
+            "proxy_tier": first.attempts[-1].proxy_tier if first.attempts else None,
+            "generation": first.generation,
+            "pages": [
+                {"name": page.name, "url": page.url, "sha256": page.sha256, "fetched_at": _utc(page.fetched_at)}
+                for page in self.pages
+            ],
+            "input": first.input,
+        }
+
+
+class RowBatch(msgspec.Struct, frozen=True):
+    """Rows of consecutive items. `items` is how many items were looked at, those without a row too."""
+
+    rows: list[Row]
+    items: int
+
+
+async def rows_of(
+    store: JobStore, storage: ResultStorage, status: JobStatus, *, everything: bool = False
+) -> AsyncIterator[RowBatch]:
+    """Every record of the current version. `everything`: also a row for each item that has none.
+
+    Raises StoreDamaged when a file is not what was stored.
+    """
+    async for items in current_items(store, status):
+        for group in in_groups((item, _size(item)) for item in items):
+            rows = await _rows(storage, group, everything=everything)
+            if rows is None:  # some of them have ended anew since they were read
+                rows = await _rows(storage, await _anew(store, group), everything=everything, again=True)
+            yield RowBatch(rows or [], len(group))
+
+
+async def current_items(
+    store: JobStore, status: JobStatus, batch_items: int = BATCH_ITEMS
+) -> AsyncIterator[list[CurrentItem]]:
+    """All items of a job as its current version has them."""
+    job_id, newer_id, after = status.job.job_id, current_job_id(status), 0
+    newer = status.job if newer_id == job_id else (await store.status(newer_id)).job
+    while records := await store.items(job_id, after, batch_items):
+        known = {}
+        if newer is not status.job:
+            known = await _between(store, newer_id, after, records[-1].seq)
+        yield [
+            CurrentItem(newer, status.current_version, known[record.seq], record)
+            if record.seq in known
+            else CurrentItem(status.job, 1, record, record)
+            for record in records
+        ]
+        after = records[-1].seq
+
+
+async def _between(store: JobStore, job_id: str, after: int, last: int) -> dict[int, ItemRecord]:
+    found: dict[int, ItemRecord] = {}
+    while after < last and (records := await store.items(job_id, after, min(BATCH_ITEMS, last - after))):
+        found |= {record.seq: record for record in records if record.seq <= last}
+        after = records[-1].seq
+    return found
+
+
+async def _anew(store: JobStore, items: Sequence[CurrentItem]) -> list[CurrentItem]:
+    return [
+        msgspec.structs.replace(item, record=await store.item(item.job.job_id, item.record.item_id)) for item in items
+    ]
+
+
+async def _rows(
+    storage: ResultStorage, items: Sequence[CurrentItem], *, everything: bool, again: bool = False
+) -> list[Row] | None:
+    """None when it cannot be done, unless it was tried again."""
+    try:
+        files = await _files(storage, items)
+    except StoreDamaged:
+        if again:
+            raise
+        return None
+    return [row for item, found in zip(items, files, strict=True) for row in _rows_of(item, found, everything)]
+
+
+async def _files(storage: ResultStorage, items: Sequence[CurrentItem]) -> list[dict[str, bytes]]:
+    """Items of a version and of version 1 lie in different jobs."""
+    found: dict[str, dict[str, bytes]] = {}
+    for job_id in dict.fromkeys(item.job.job_id for item in items):
+        here = [(item.record.item_id, _wanted(item)) for item in items if item.job.job_id == job_id]
+        contents = await contents_of_many(storage, job_id, here)
+        found |= {item_id: files for (item_id, _), files in zip(here, contents, strict=True)}
+    return [found[item.record.item_id] for item in items]
+
+
+def _wanted(item: CurrentItem) -> list[Artifact]:
+    record = item.record
+    return [artifact for artifact in record.artifacts if file_of(record.item_id, artifact.key) in _FILES]
+
+
+def _size(item: CurrentItem) -> int:
+    return sum(artifact.size for artifact in _wanted(item))
+
+
+def _rows_of(item: CurrentItem, files: dict[str, bytes], everything: bool) -> list[Row]:
+    pages = stored_in(files[METADATA_FILE]).pages if METADATA_FILE in files else ()
+    data = msgspec.json.decode(files[DATA_FILE]) if DATA_FILE in files else []
+    if not isinstance(data, list):
+        return [Row(item, pages, data)]
+    if not data and everything:
+        return [Row(item, pages, has_data=False)]
+    return [Row(item, pages, record, number=number) for number, record in enumerate(data, start=1)]
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

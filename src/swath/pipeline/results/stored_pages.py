@@ -1,0 +1,147 @@
+"""StoredPages: the pages of a lease's items out of the job that fetched them, for extraction without the network (R6).
+
+Before: the worker has a lease of a job that `extracts` another. After: pipeline/execute hands them to `extract`. Pages
+are read for many items at once and a little ahead of need, so that an item hardly ever waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from swath.domain.errors import BadInput, StoreDamaged, SwathError
+from swath.domain.item import ItemRecord
+from swath.domain.layout import file_of
+from swath.domain.lease import Lease, LeasedItem
+from swath.domain.page import Page
+from swath.domain.result import Artifact
+from swath.pipeline.finish.artifacts import METADATA_FILE, REFUSED_PAGE, pages_of
+from swath.pipeline.finish.stored import contents
+from swath.pipeline.results.bulk_read import contents_of_many, in_groups
+from swath.ports.job_store import JobStore
+from swath.ports.result_storage import ResultStorage
+
+__all__ = ["StoredPages", "has_pages", "records_at"]
+
+T = TypeVar("T")
+
+GROUP_ITEMS: Final = 32
+GROUP_BYTES: Final = 4 << 20  # stored; pages unpack to several times as much, and two groups are held at once
+
+_PAGE_ENDINGS: Final = (".html", ".html.gz")
+_REFUSED_FILES: Final = frozenset({f"{REFUSED_PAGE}{ending}" for ending in _PAGE_ENDINGS})
+
+_Read = Sequence[Page] | Exception
+
+
+class Patiently(Protocol):
+    """Repeats a call for as long as the store or the storage is away and the lease is ours."""
+
+    async def __call__(self, call: Callable[[], Awaitable[T]], /) -> T:
+        """Raises LeaseLost."""
+        ...
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """The items of the lease as the job that fetched them has them, in the groups in which they are read."""
+
+    groups: list[list[ItemRecord]]
+    group_of: dict[int, int]
+
+
+class StoredPages:
+    """One per lease. An item is asked for once, as a rule; one that is asked for again is read again."""
+
+    def __init__(self, store: JobStore, storage: ResultStorage, lease: Lease, patiently: Patiently) -> None:
+        if lease.job.extracts is None:
+            raise ValueError(f"job {lease.job.job_id!r} reads no stored pages")
+        self._store = store
+        self._storage = storage
+        self._job_id = lease.job.extracts
+        self._seqs = [item.seq for item in lease.items]
+        self._patiently = patiently
+        self._plan: asyncio.Task[_Plan] | None = None
+        self._reads: dict[int, asyncio.Task[dict[int, _Read]]] = {}
+
+    async def of(self, item: LeasedItem) -> Sequence[Page]:
+        """All pages but an answer that was no page. Raises StoreDamaged, and LeaseLost when it was in vain."""
+        if self._plan is None:
+            self._plan = asyncio.create_task(self._patiently(self._make_plan))
+        plan = await asyncio.shield(self._plan)  # others wait for it too
+        number = plan.group_of.get(item.seq)
+        if number is None:
+            raise BadInput(f"job {self._job_id!r} has no item {item.item_id!r} any more")
+        for one in (number, number + 1):
+            if one < len(plan.groups) and one not in self._reads:
+                self._reads[one] = asyncio.create_task(self._read(plan.groups[one]))
+        found = (await asyncio.shield(self._reads[number])).pop(item.seq, None)
+        if found is None:
+            again = [record for record in plan.groups[number] if record.seq == item.seq]
+            found = (await self._read(again))[item.seq]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def _make_plan(self) -> _Plan:
+        records = await records_at(self._store, self._job_id, self._seqs)
+        by_size = in_groups(((one, _size(one)) for one in records.values()), GROUP_BYTES)
+        groups = [some[at : at + GROUP_ITEMS] for some in by_size for at in range(0, len(some), GROUP_ITEMS)]
+        return _Plan(groups, {record.seq: number for number, some in enumerate(groups) for record in some})
+
+    async def _read(self, records: Sequence[ItemRecord]) -> dict[int, _Read]:
+        wanted = [(record.item_id, _wanted(record)) for record in records]
+        try:
+            files = await self._patiently(lambda: contents_of_many(self._storage, self._job_id, wanted))
+        except StoreDamaged:  # costs those items which have the damage, and no others
+            return {record.seq: await self._read_one(record) for record in records}
+        except SwathError as error:  # of a group that was read ahead, perhaps nobody will ever ask
+            return dict.fromkeys((record.seq for record in records), error)
+        return {record.seq: _pages(record, found) for record, found in zip(records, files, strict=True)}
+
+    async def _read_one(self, record: ItemRecord) -> _Read:
+        artifacts = _wanted(record)
+        try:
+            files = await self._patiently(lambda: contents(self._storage, self._job_id, record.item_id, artifacts))
+        except SwathError as error:
+            return error
+        return _pages(record, files)
+
+
+def _pages(record: ItemRecord, files: dict[str, bytes]) -> _Read:
+    try:
+        pages = [page for page in pages_of(files) if page.name != REFUSED_PAGE]
+    except BadInput as error:
+        return error
+    return pages or BadInput(f"item {record.item_id!r} has no stored pages any more")
+
+
+def _wanted(record: ItemRecord) -> list[Artifact]:
+    """What pages are made of."""
+    names = ((artifact, file_of(record.item_id, artifact.key)) for artifact in record.artifacts)
+    return [artifact for artifact, name in names if name == METADATA_FILE or name.endswith(_PAGE_ENDINGS)]
+
+
+def _size(record: ItemRecord) -> int:
+    return sum(artifact.size for artifact in _wanted(record))
+
+
+def has_pages(record: ItemRecord) -> bool:
+    """Whether there is a page of the item from which something could be extracted."""
+    names = (file_of(record.item_id, artifact.key) for artifact in record.artifacts)
+    return any(name.endswith(_PAGE_ENDINGS) and name not in _REFUSED_FILES for name in names)
+
+
+async def records_at(store: JobStore, job_id: str, seqs: Iterable[int]) -> dict[int, ItemRecord]:
+    """The items of these numbers, as far as the job has them; neighbours are read together."""
+    left = sorted(seqs, reverse=True)
+    found: dict[int, ItemRecord] = {}
+    while left:
+        wanted, records = set(left), await store.items(job_id, left[-1] - 1, len(left))
+        found |= {record.seq: record for record in records if record.seq in wanted}
+        reached = records[-1].seq if records else left[0]
+        while left and left[-1] <= reached:
+            left.pop()
+    return found
