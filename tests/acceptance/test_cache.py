@@ -15,16 +15,21 @@ from tests.web.sites import plain, raw_site
 
 ITEMS = 50
 SCRAPER = """
-from swath import HttpScraper, scraper
+from swath import HttpScraper, Input, scraper
+
+
+class Parcel(Input):
+    n: int
 
 
 @scraper("county", version="1", sites=["{site}"])
 class County(HttpScraper):
+    Input = Parcel
     base_url = "{site}"
 
     async def fetch(self, item, web):
         await web.get("/districts", name="districts")
-        return await web.get(f"/parcel/{{item['n']}}")
+        return await web.get(f"/parcel/{{item.n}}")
 
     def extract(self, pages):
         return {{"districts": pages["districts"].text_of("h1"), "parcel": pages.main.text_of("h1")}}
@@ -70,6 +75,8 @@ async def test_a_page_that_all_items_need_is_fetched_once_and_its_hits_are_count
     told = json.loads((results / "job_metadata.json").read_text(encoding="utf-8"))
     assert (told["requests"], told["cache_hits"]) == (ITEMS + 1, ITEMS - 1)
     assert told["execution_policy"] == {"cache_responses": True}
+    assert json.loads((await shell.run("jobs", "status", "j", "--json"))[1])["cache_hits"] == ITEMS - 1
+    assert f"{ITEMS - 1} answers from the cache" in (await shell.run("jobs", "status", "j"))[1]
     pages = [
         page
         for file in results.glob("items/*/metadata.json")

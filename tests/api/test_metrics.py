@@ -200,3 +200,11 @@ async def test_how_long_a_stream_was_read_is_no_time_of_an_answer(api: Api, monk
     assert figure(found, "swath_http_requests_total", method="GET", route=EVENTS, status="2xx") == 1
     assert figure(found, "swath_http_request_seconds_count", route=EVENTS) == 1
     assert figure(found, "swath_http_request_seconds_count", route="/jobs") == 1
+
+
+@pytest.mark.req("H4")
+def test_answers_from_the_cache_are_counted() -> None:
+    figures = Figures()
+    assert figure(read(exposition(figures).decode()), "swath_cache_hits_total") == 0
+    figures.cache_hits += 3
+    assert figure(read(exposition(figures).decode()), "swath_cache_hits_total") == 3

@@ -104,10 +104,18 @@ def _referred(schema: dict[str, Any], field: dict[str, Any]) -> dict[str, Any]:
     return {"enum": target["enum"]} if "enum" in target else {}
 
 
+def _spoken(value: Any) -> str:
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value}`" if isinstance(value, str) else f"{value:g}"
+
+
 def spoken_range(field: dict[str, Any]) -> str | None:
     """As the page writes it; None where words are needed."""
     if "enum" in field:
         return ", ".join(f"`{word}`" for word in field["enum"])
+    if field.get("type") == "boolean":
+        return "`true`, `false`"
     number: dict[str, Any] = next(
         (one for one in field.get("anyOf", [field]) if one.get("type") in {"integer", "number"}), {}
     )
@@ -129,7 +137,7 @@ def test_every_field_of_a_policy_is_told_with_default_and_range(section: str) ->
         _, default, told_range, _ = rows[name]
         value = field.get("default")
         empty = value is None or value in ({}, [], ())
-        assert default == ("none" if empty else f"`{value}`" if isinstance(value, str) else f"{value:g}")
+        assert default == ("none" if empty else _spoken(value))
         assert spoken_range(field) in {None, told_range}, name
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,12 @@ from tests.aws.conftest import aws, aws_servers
 BEGIN, END = marks()
 
 __all__ = ["aws", "aws_servers"]  # the fixtures of the servers
+
+
+@contextmanager
+def shared(aws: Endpoints) -> Iterator[object]:
+    """The servers of the tests, in the place of new ones."""
+    yield type("Servers", (), {"endpoints": aws})
 
 
 def noted(folder: Path, *meters: Meter) -> Path:
@@ -102,6 +109,37 @@ def test_a_job_on_aws_is_run_and_what_it_asked_for_is_known(aws: Endpoints, tmp_
     assert done.cpu_each > 0
 
 
+@pytest.mark.req("Q3", "R2")
+def test_packed_results_ask_little_of_s3(aws: Endpoints, tmp_path: Path) -> None:
+    order = Order(scraper="example-mock", items=150, workers=1, concurrency=16, layout="warc")
+    done = work(Place(folder=tmp_path / "packed", endpoints=aws), order)
+    assert done.asked is not None
+    assert done.asked.requests["s3.put_object"] < 100, "two for each commit, two for each lease, manifests"
+    assert done.asked.million("s3") < 4.0
+
+
+@pytest.mark.req("Q3", "R2")
+def test_both_layouts_are_told_side_by_side(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
+    files, packed = worked(tmp_path / "files", 300.0), worked(tmp_path / "packed", 300.0)
+    packed = replace(packed, order=replace(packed.order, layout="warc"))
+    report.write_cost(page, Figures(command="make fleet", county=[files, packed]))
+    text = page.read_text(encoding="utf-8")
+    assert "| a million items | demo-county, 1,000 items, files | demo-county, 1,000 items, warc |" in text
+    assert "| S3, $ |" in text
+    assert "wall time" not in text
+    report.write_cost(page, Figures(command="make fleet"))
+    assert page.read_text(encoding="utf-8") == text, "another part has measured no cost"
+
+
+@pytest.mark.req("Q3", "R2")
+def test_one_layout_may_be_named() -> None:
+    for words, layouts in (([], ("files", "warc")), (["--layout", "warc", "--short"], ("warc",))):
+        assert fleet._sizes(fleet._parser().parse_args(words)).layouts == layouts
+    assert fleet._command_line(fleet._parser().parse_args(["--layout", "warc"])) == 'make fleet ARGS="--layout warc"'
+
+
 @pytest.mark.req("Z8", "J2")
 def test_a_load_that_is_killed_is_completed_by_the_same_command(
     aws: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -128,11 +166,7 @@ def test_a_load_that_is_killed_is_completed_by_the_same_command(
 def test_slow_pages_are_measured_from_the_command_line(
     aws: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @contextmanager
-    def shared() -> Iterator[object]:
-        yield type("Servers", (), {"endpoints": aws})
-
-    monkeypatch.setattr(fleet, "running_servers", shared)
+    monkeypatch.setattr(fleet, "running_servers", lambda: shared(aws))
     monkeypatch.setattr(interruption, "install", lambda: None)
     file = tmp_path / "figures.json"
     assert fleet.main(["--slots", "--short", "--folder", str(tmp_path), "--json", str(file)]) == 0

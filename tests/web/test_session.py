@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -198,6 +199,15 @@ async def test_the_answer_that_was_refused_knows_its_exchange_too() -> None:
     assert web.refused is not None
     assert web.refused.exchange is not None
     assert (web.refused.exchange.method, web.refused.exchange.response_headers) == ("POST", (("x-why", "no"),))
+
+
+@pytest.mark.req("K1")
+async def test_a_page_with_an_exchange_that_is_none_cannot_be_kept() -> None:
+    web, _ = session({A: answer(A)})
+    page = await web.get(A)
+    odd: Any = ("GET", A)
+    with pytest.raises(TypeError, match="exchange of a page must be Exchange, not tuple"):
+        web.keep(WebPage(msgspec.structs.replace(page.page, exchange=odd)))
 
 
 async def test_downloads_are_kept_by_file_name() -> None:

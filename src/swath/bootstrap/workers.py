@@ -17,6 +17,7 @@ from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.worker import Worker
 from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
+from swath.pipeline.results.versions import VersionEnd
 from swath.settings import DynamoPlace, Settings
 
 __all__ = ["make_finisher", "make_keeper", "make_remover", "make_worker"]
@@ -102,6 +103,7 @@ def make_finisher(services: Services, worker_id: str, job_id: str | None = None)
         worker_id,
         job_id=job_id,
         webhook_url=services.settings.webhook_url,
+        on_version=VersionEnd(services.store, services.storage),
     )
 
 

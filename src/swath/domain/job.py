@@ -123,6 +123,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     current_version: int = 1  # which of them readers get
 
     @property
+    def cache_hits(self) -> int | None:
+        """Answers that its items shared, as its manifest says; None before there is one."""
+        return None if self.manifest is None else self.manifest.get("cache_hits", 0)
+
+    @property
     def eta_seconds(self) -> float | None:
         """Time to the end at the present pace; None when nothing says: nothing ends, or the job is held up."""
         held_up = self.state is JobState.PAUSED or self.waiting_for is not None
@@ -142,6 +147,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "items_per_second": round(self.items_per_second, 2),
             "eta_seconds": None if eta is None else round(eta, 1),
             "cost": round(self.cost, 6),
+            "cache_hits": self.cache_hits,
             "waiting_for": self.waiting_for,
             "sites": [msgspec.to_builtins(site) for site in self.sites],
             "circuit": {"state": "open" if self.circuit_opened else "closed", "reason": self.circuit_opened},

@@ -14,14 +14,17 @@ from swath.domain.transitions import JobState
 __all__ = [
     "SAMPLE_LABEL",
     "SCRAPER_VERSION_LABEL",
+    "VERSION_LABEL",
     "check_version",
     "current_job_id",
     "is_sample",
     "refuse_unless_ended",
     "version_job_id",
+    "version_of",
 ]
 
-SCRAPER_VERSION_LABEL: Final = "scraper_version"  # labels of a job that makes a version: by which scraper,
+VERSION_LABEL: Final = "version"  # labels of a job that makes a version: which,
+SCRAPER_VERSION_LABEL: Final = "scraper_version"  # by which scraper,
 SAMPLE_LABEL: Final = "sample"  # and of how many items, if not of all
 
 _MARK_CHARACTERS: Final = 12
@@ -43,9 +46,15 @@ def current_job_id(status: JobStatus) -> str:
     return version_job_id(status.job.job_id, status.current_version)
 
 
+def version_of(job: Job) -> int | None:
+    """Which version a job makes; None for one that was scraped."""
+    number = job.labels.get(VERSION_LABEL, "")
+    return int(number) if job.extracts is not None and number.isdecimal() else None
+
+
 def is_sample(job: Job) -> bool:
-    """Whether it looks at some of the items only, so that readers never get it in the place of all."""
-    return SAMPLE_LABEL in job.labels
+    """Whether it makes a version of some of the items only, which readers never get in the place of all."""
+    return job.extracts is not None and SAMPLE_LABEL in job.labels
 
 
 def refuse_unless_ended(job_id: str, state: JobState) -> None:

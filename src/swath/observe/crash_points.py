@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["PACK_POINTS", "POINTS", "WEBHOOK_POINTS", "install", "reach"]
+__all__ = ["EXPORT_POINTS", "PACK_POINTS", "POINTS", "WEBHOOK_POINTS", "install", "reach"]
 
 # In the order of a job's path.
 POINTS: Final = (
@@ -29,6 +29,8 @@ POINTS: Final = (
 PACK_POINTS: Final = ("amid_append", "after_pack_rename")
 # Beyond the path of a job, and only of one that has a webhook.
 WEBHOOK_POINTS: Final = ("before_webhook_send", "after_webhook_send", "after_webhook_note")
+# Beyond it too: results are written to a file.
+EXPORT_POINTS: Final = ("after_export_batch", "before_export_rename")
 
 _hook: Callable[[str], None] | None = None
 

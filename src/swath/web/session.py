@@ -6,7 +6,7 @@ Comes after the worker, which makes it; before the transport. Follows redirects 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -33,14 +33,14 @@ from swath.web.transport import Headers, Request, Response, Transport
 __all__ = ["WebSession"]
 
 
-class _Wanted(NamedTuple):
+class _Wanted(msgspec.Struct, frozen=True):
     """What the author said of an answer: what the page is called, and which statuses are no surprise."""
 
     name: str
     expect_status: Collection[int]
 
 
-class _Judged(NamedTuple):
+class _Judged(msgspec.Struct, frozen=True):
     """An answer that leads nowhere else, and what it is. `as_it_is`: nobody looked, for its status was expected."""
 
     page: Page
@@ -173,8 +173,8 @@ class WebSession:
     async def _page(self, request: Request, name: str | None, expect_status: Collection[int]) -> WebPage:
         wanted = _Wanted(DEFAULT_NAME if name is None else name, expect_status)
         check_name(wanted.name, "page")
-        answer, verdict, _ = await self._follow(request, wanted)
-        page = WebPage(answer, self)
+        judged = await self._follow(request, wanted)
+        page, verdict = WebPage(judged.page, self), judged.verdict
         if verdict.failure is not None:
             self.refused = page.page
             self._gate.blame(page.url, verdict.failure)

@@ -14,8 +14,9 @@ from swath.domain.policy import ExecutionPolicy
 from swath.kit.declare import scraper as declare
 from swath.kit.pages import Pages
 from swath.kit.scraper import HttpScraper
-from swath.pipeline.execute.attempt import REFUSED, Bench, Tried, Turn, attempt
+from swath.pipeline.execute.attempt import Bench, Tried, Turn, attempt
 from swath.pipeline.execute.patience import Patience
+from swath.pipeline.finish.artifacts import REFUSED_PAGE
 from swath.testing.clock import FakeClock
 from swath.testing.network import open_network
 from swath.web.page import WebPage
@@ -55,7 +56,7 @@ async def test_the_answer_that_made_an_item_fail_is_kept_for_people_to_look_at()
     found = await tried(next=500)
     assert found.failure is not None
     assert found.failure.kind is FailureKind.SERVER_ERROR
-    assert [(page.name, page.status) for page in found.result.pages] == [("first", 200), (REFUSED, 500)]
+    assert [(page.name, page.status) for page in found.result.pages] == [("first", 200), (REFUSED_PAGE, 500)]
 
 
 @pytest.mark.req("K1")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -122,9 +123,16 @@ class Told(MemoryResults):
         self.first |= {item.item_id: item.first for item in items}
         return await super().stage(job_id, fence, items)
 
-    async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
+    async def settle(
+        self,
+        job_id: str,
+        fence: int,
+        winners: Collection[str],
+        packs: Mapping[str, int] = MappingProxyType({}),
+        documents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
         self.winners += winners
-        await super().settle(job_id, fence, winners)
+        await super().settle(job_id, fence, winners, packs, documents)
 
 
 @pytest.mark.req("R1")

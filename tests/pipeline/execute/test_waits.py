@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pytest
@@ -143,10 +144,17 @@ async def test_a_disk_that_stays_full_is_told_all_the_time_while_a_dead_lease_wa
         full = True
         settled: ClassVar[list[int]] = []
 
-        async def settle(self, job_id: str, fence: int, winners: Collection[str]) -> None:
+        async def settle(
+            self,
+            job_id: str,
+            fence: int,
+            winners: Collection[str],
+            packs: Mapping[str, int] = MappingProxyType({}),
+            documents: Mapping[str, bytes] = MappingProxyType({}),
+        ) -> None:
             if self.full:
                 raise FULL
-            await super().settle(job_id, fence, winners)
+            await super().settle(job_id, fence, winners, packs, documents)
             self.settled.append(fence)
 
     store, storage = MemoryStore(clock, lease_seconds=15.0), Full()

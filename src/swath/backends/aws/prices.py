@@ -32,7 +32,20 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
 PRICES: Final = Prices()
 
 
+# S3 charges whatever writes or lists alike, what reads less, and nothing for what deletes.
+_S3_FREE: Final = frozenset({"s3.delete_objects"})
+_S3_READS: Final = frozenset({"s3.get_object", "s3.head_object"})
+
+
 def dollars(meter: Meter, prices: Prices = PRICES) -> dict[str, float]:
-    """By service: what these requests cost. S3 has a client of its own that is not counted here."""
+    """By service: what these requests cost."""
     table = meter.write_units * prices.write_units + meter.read_units * prices.read_units
-    return {"dynamodb": table / _MILLION, "sqs": meter.of("sqs") * prices.sqs_requests / _MILLION}
+    bucket = sum(count * _s3_price(name, prices) for name, count in meter.requests.items() if name.startswith("s3."))
+    queue = meter.of("sqs") * prices.sqs_requests
+    return {"dynamodb": table / _MILLION, "sqs": queue / _MILLION, "s3": bucket / _MILLION}
+
+
+def _s3_price(operation: str, prices: Prices) -> float:
+    if operation in _S3_FREE:
+        return 0.0
+    return prices.s3_reads if operation in _S3_READS else prices.s3_writes

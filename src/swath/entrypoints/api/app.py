@@ -22,6 +22,7 @@ from swath.entrypoints.api.problems import refused
 from swath.entrypoints.api.routes import (
     control,
     events,
+    export,
     health,
     items,
     jobs,
@@ -30,6 +31,7 @@ from swath.entrypoints.api.routes import (
     results,
     scrape,
     scrapers,
+    versions,
     webhooks,
 )
 from swath.entrypoints.api.watched import Watched
@@ -51,7 +53,21 @@ _ANYWHERE: Final = declared(
     ErrorCode.INTERNAL_ERROR,
     ErrorCode.STORE_UNAVAILABLE,
 )
-ROUTERS: Final = (jobs, control, load, items, results, webhooks, events, scrapers, scrape, health, metrics)
+ROUTERS: Final = (
+    jobs,
+    control,
+    load,
+    items,
+    results,
+    export,
+    versions,
+    webhooks,
+    events,
+    scrapers,
+    scrape,
+    health,
+    metrics,
+)
 
 
 def make_app(controller: Controller) -> FastAPI:

@@ -1,12 +1,12 @@
-"""Artifacts: which stored file a caller means, and its bytes in pieces, checked on their way. Before: routes/results.py
-has the item. After: inert.py puts them into an answer.
+"""Artifacts: which stored file a caller means, and the bytes of one that lies by itself: in pieces, checked on the way.
+
+Before: routes/results.py has the item. After: offer.py says how it is handed out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 import zlib
 from collections.abc import AsyncIterator
 from typing import Final
@@ -15,12 +15,13 @@ import msgspec
 
 from swath.domain.errors import StoreDamaged
 from swath.domain.item import ItemRecord
-from swath.domain.keys import download_name, encode, page_name
+from swath.domain.keys import download_name, page_name
+from swath.domain.layout import file_of
 from swath.domain.result import Artifact
 from swath.entrypoints.api.inert import Span
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["Stored", "find_artifact", "names_of"]
+__all__ = ["PIECE_BYTES", "Stored", "find_artifact", "names_of"]
 
 PIECE_BYTES: Final = 256 << 10  # a few of them are held for each download; of a bucket each is a request
 _WORDS: Final = {
@@ -29,7 +30,6 @@ _WORDS: Final = {
     "metadata": "metadata.json",
     "screenshot": "screenshot.png",
 }
-_FENCE: Final = re.compile(r"~[0-9]+/")  # where a bucket keeps the files of a later claim
 _GZIP: Final = b"\x1f\x8b\x08"
 _GZIP_WBITS: Final = 31
 _SIZE_BYTES: Final = 4  # at the end of a gzip; pages are far smaller than what would not fit
@@ -45,12 +45,12 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 def names_of(record: ItemRecord) -> list[str]:
     """The files of an item, by the names under which they can be asked for."""
-    return [_name(record, artifact) for artifact in record.artifacts]
+    return [file_of(record.item_id, artifact.key) for artifact in record.artifacts]
 
 
 def find_artifact(record: ItemRecord, wanted: str) -> Artifact | None:
     """By word (`html`, `data`, `metadata`, `screenshot`), by file, or by the name of a page or a download."""
-    by_name = {_name(record, artifact): artifact for artifact in record.artifacts}
+    by_name = {file_of(record.item_id, artifact.key): artifact for artifact in record.artifacts}
     for name in [_WORDS[wanted]] if wanted in _WORDS else (wanted, page_name(wanted), download_name(wanted)):
         found = by_name.get(name) or (by_name.get(f"{name}.gz") if name.endswith(".html") else None)
         if found is not None:
@@ -58,12 +58,8 @@ def find_artifact(record: ItemRecord, wanted: str) -> Artifact | None:
     return None
 
 
-def _name(record: ItemRecord, artifact: Artifact) -> str:
-    return _FENCE.sub("", artifact.key.removeprefix(f"items/{encode(record.item_id)}/"), count=1)
-
-
 class Stored:
-    """One stored file of an item that has ended. Raises StoreDamaged when it is not what was stored."""
+    """One file, stored by itself, of an item that has ended. Raises StoreDamaged when it is not what was stored."""
 
     def __init__(self, storage: ResultStorage, job_id: str, record: ItemRecord, artifact: Artifact) -> None:
         self._storage = storage
@@ -92,7 +88,7 @@ class Stored:
             told = msgspec.json.decode(await self._storage.get(self._job_id, about.key), type=_Metadata)
         except (KeyError, msgspec.MsgspecError):
             return False
-        return any(page.file == f"{_name(self._record, self.artifact)}.gz" for page in told.pages)
+        return any(page.file == f"{file_of(self._record.item_id, key)}.gz" for page in told.pages)
 
     async def pieces(self, span: Span, first: bytes) -> AsyncIterator[bytes]:
         """The bytes of the span, of which the first piece was read already. Of a whole file the last piece goes out

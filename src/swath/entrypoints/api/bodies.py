@@ -18,7 +18,7 @@ from swath.domain.policy import ExecutionPolicy
 from swath.pipeline.accept.new_job import check_job_id
 from swath.pipeline.accept.policy_file import strict_policy
 
-__all__ = ["CIRCUIT_JOB", "TWO_ITEMS", "NewItem", "NewJob", "PolicyPart", "Retry"]
+__all__ = ["CIRCUIT_JOB", "TWO_ITEMS", "CurrentVersion", "NewItem", "NewJob", "PolicyPart", "Reextract", "Retry"]
 
 MOST_ITEMS: Final = 50_000
 TWO_ITEMS: dict[str, Any] = {
@@ -105,6 +105,25 @@ class Retry(_Body):
     item_ids: list[str] = Field(default_factory=list, max_length=10_000)
     since: float | None = Field(default=None, ge=0, le=1e11, allow_inf_nan=False)
     """What ended then or later, in Unix seconds; alone it takes successes too."""
+
+
+class Reextract(_Body):
+    """By which scraper the stored pages are read again, and of how many items, if not of all."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"scraper_id": "demo-county", "sample": 100}]})
+
+    scraper_id: str
+    scraper_version: str | None = None
+    """Refused if the scraper that is installed has another."""
+    sample: int | None = Field(default=None, ge=1, le=100_000)
+    """Only so many items from all over the job; such a version never replaces the results of all."""
+    max_concurrent_workers: int | None = Field(default=None, ge=1, le=10_000)
+
+
+class CurrentVersion(_Body):
+    """Which version of the results readers are to get."""
+
+    version: int = Field(ge=1, le=1_000_000)
 
 
 PolicyPart = Annotated[

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 
 from swath.bootstrap import Outside, Services
 from swath.entrypoints.api.doorkeeper import Doorkeeper
+from swath.entrypoints.api.exports import Exports
 from swath.entrypoints.api.hub import Hub
 from swath.entrypoints.api.inert import Downloads
 from swath.entrypoints.api.loads import Loads
@@ -36,6 +37,7 @@ class Controller(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float = 0.0
     loads: Loads = msgspec.field(default_factory=Loads)
     downloads: Downloads = msgspec.field(default_factory=Downloads)
+    exports: Exports = msgspec.field(default_factory=Exports)
     depth: QueueDepth = msgspec.field(default_factory=QueueDepth)
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from pydantic import BaseModel
 
 from swath.domain.item import ItemRecord
@@ -14,6 +15,7 @@ from swath.domain.job import Job, JobStatus
 from swath.domain.layout import Layout
 from swath.domain.manifest import entry, entry_with_past
 from swath.domain.transitions import ItemState, JobState
+from swath.pipeline.results.evidence import Evidence
 from swath.web.address import shown
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "PolicyView",
     "ScraperList",
     "ScraperView",
+    "VersionsView",
     "job_view",
     "listed_item",
     "one_item",
@@ -76,6 +79,7 @@ class JobView(BaseModel):
     items_per_second: float
     eta_seconds: float | None
     cost: float
+    cache_hits: int | None
     waiting_for: str | None
     sites: list[SiteView]
     circuit: CircuitView
@@ -118,6 +122,30 @@ class DeletionView(BaseModel):
     deleting: bool
 
 
+class VersionView(BaseModel):
+    """A version of a job's results. `job_id` is the job that made it; `diff` counts, by field, what it says otherwise
+    than the one that was current before it."""
+
+    version: int
+    current: bool
+    sample: bool
+    job_id: str
+    status: JobState
+    counts: CountsView
+    scraper_id: str
+    scraper_version: str
+    ended_at: float | None
+    diff: dict[str, Any] | None
+
+
+class VersionsView(BaseModel):
+    """All of them, the first first; `current_version` is the one that readers get."""
+
+    job_id: str
+    current_version: int
+    versions: list[VersionView]
+
+
 class ItemView(BaseModel):
     """An item with its attempts and what they brought. `outcome` is `not_found` where the site has no such record."""
 
@@ -137,14 +165,53 @@ class ItemView(BaseModel):
     artifacts: list[dict[str, Any]]
 
 
+class SourceView(BaseModel):
+    """A page of an item, and the stored file that has it; `sha256` is of the body as fetched."""
+
+    name: str
+    url: str
+    status: int
+    fetched_at: float
+    sha256: str
+    size: int
+    from_cache: bool
+    file: str | None
+    artifact: str | None
+
+
+class ValueView(BaseModel):
+    """One field of a record. `pages`: what the record was extracted from; `found_in`: where its text occurs."""
+
+    record: int
+    field: str
+    value: str | int | float | bool | None
+    pages: list[str]
+    found_in: list[str] | None
+
+
+class EvidenceView(BaseModel):
+    """From the values of the current version back to their pages. `damage`: files that cannot be read."""
+
+    version: int
+    scraper_id: str
+    scraper_version: str
+    generation: int
+    proxy_tier: str | None
+    pages: list[SourceView]
+    values: list[ValueView]
+    damage: list[str]
+
+
 class OneItemView(ItemView):
-    """The same with what the list leaves out: its ends in earlier generations, and when it may run."""
+    """The same with what the list leaves out: its ends in earlier generations, when it may run and, if it was asked
+    for, evidence."""
 
     generation: int
     ended_at: float | None
     not_before: float | None
     suspect: bool
     earlier: list[dict[str, Any]]
+    evidence: EvidenceView | None
 
 
 class ItemList(BaseModel):
@@ -183,6 +250,6 @@ def listed_item(job: Job, record: ItemRecord) -> dict[str, Any]:
     return entry(job, record)
 
 
-def one_item(job: Job, record: ItemRecord) -> dict[str, Any]:
+def one_item(job: Job, record: ItemRecord, evidence: Evidence | None) -> dict[str, Any]:
     """As OneItemView."""
-    return entry_with_past(job, record)
+    return entry_with_past(job, record) | {"evidence": msgspec.to_builtins(evidence)}

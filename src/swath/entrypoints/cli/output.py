@@ -106,6 +106,8 @@ def describe(status: JobStatus) -> str:
         kinds = ", ".join(f"{kind} {n:,}" for kind, n in sorted(status.failures.items(), key=lambda kv: -kv[1]))
         parts.append(f"{counts.failed:,} failed ({kinds})")
     parts += [f"{n:,} {word}" for n, word in ((counts.skipped, "skipped"), (counts.cancelled, "cancelled")) if n]
+    if status.cache_hits:
+        parts.append(f"{counted(status.cache_hits, 'answer')} from the cache")
     return ", ".join([*parts, *troubles(status)])
 
 

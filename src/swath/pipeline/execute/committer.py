@@ -53,7 +53,7 @@ class Committer:
         """Commits until nothing is left, then settles and releases the lease."""
         runner, lease = self._runner, self._runner.lease
         try:
-            await self._stored(lambda: self._storage.open_lease(lease.job.job_id, lease.fence, lease.items))
+            await self._stored(self._keeper.open)
             if lease.alone:
                 await self._begin_alone()
             runner.start_ready()

@@ -41,6 +41,10 @@ class Keeper(Protocol):
 
     gather_seconds: float
 
+    async def open(self) -> None:
+        """Makes room in storage for what will come."""
+        ...
+
     async def store(self, outcomes: Sequence[Outcome], patiently: Patiently) -> list[Ended]:
         """Stores the results of a group; each end then names its artifacts. What cannot be written costs its item, not
         the group that it is committed with."""
@@ -71,6 +75,9 @@ class _FileKeeper:
         self._storage = storage
         self._first = {item.item_id for item in lease.items if item.first}
         self._won: list[str] = []
+
+    async def open(self) -> None:
+        await self._storage.open_lease(self._job_id, self._lease.fence, self._lease.items)
 
     async def store(self, outcomes: Sequence[Outcome], patiently: Patiently) -> list[Ended]:
         made = await asyncio.to_thread(lambda: [_made(outcome, self._files) for outcome in outcomes])
@@ -106,7 +113,9 @@ class _PackKeeper:
         self._storage = storage
         self._stored: dict[str, tuple[tuple[Artifact, ...], Stored]] = {}  # of the group that is being committed
         self._ledger = PackLedger()
-        self._won: list[str] = []
+
+    async def open(self) -> None:
+        await self._storage.open_lease(self._lease.job.job_id, self._lease.fence)
 
     async def store(self, outcomes: Sequence[Outcome], patiently: Patiently) -> list[Ended]:
         packer = Packer(self._lease.job)
@@ -131,10 +140,9 @@ class _PackKeeper:
         for item_id in item_ids:
             if item_id in self._stored:
                 self._ledger.add(*self._stored.pop(item_id))
-                self._won.append(item_id)
 
     async def settle(self) -> None:
-        await self._ledger.settle(self._storage, self._lease.job.job_id, self._lease.fence, self._won)
+        await self._ledger.settle(self._storage, self._lease.job.job_id, self._lease.fence)
 
 
 def _made(outcome: Outcome, make: Callable[[Outcome, Ended], T]) -> tuple[Ended, T | None]:

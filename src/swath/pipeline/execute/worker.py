@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
 
 from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
@@ -35,8 +34,6 @@ from swath.pipeline.results.stored_pages import StoredPages
 __all__ = ["Worker"]
 
 _log = logging.getLogger("swath.worker")
-
-T = TypeVar("T")
 
 TICK_SECONDS = 0.2
 FRESH_PART = 0.5  # of the time between heartbeats: a lease that the store has heard of so lately is not renewed
@@ -171,8 +168,8 @@ class Worker:
             self._cannot_run.add(lease.job.job_id)
             work = self._parts.book.release(lease.worker_id, lease.fence)
         else:
-            stored = None if lease.job.extracts is None else self._stored_pages(lease)
-            bench = Bench(lease.job, scraper, self._parts.network, self._parts.clock, self._options.worker_id, stored)
+            worker_id, stored = self._options.worker_id, self._stored_pages(lease)
+            bench = Bench(lease.job, scraper, self._parts.network, self._parts.clock, worker_id, stored)
             far = self._options.group_seconds > GROUP_SECONDS
             new = JobSlots(lease.slots, lease.target, self._room, lease.revision, far=far)
             slots = self._slots.setdefault(lease.job.job_id, new)
@@ -188,12 +185,12 @@ class Worker:
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._ended, lease))
 
-    def _stored_pages(self, lease: Lease) -> StoredPages:
-        async def patiently(call: Callable[[], Awaitable[T]]) -> T:
-            who = f"pages of lease {lease.fence}"
-            return await self._waits.patiently(who, WaitingFor.DISK, call, lambda: lease.fence not in self._runners)
-
-        return StoredPages(self._parts.book, self._parts.storage, lease, patiently)
+    def _stored_pages(self, lease: Lease) -> StoredPages | None:
+        if lease.job.extracts is None:
+            return None
+        return StoredPages(
+            self._parts.book, self._parts.storage, lease, self._waits, lambda: lease.fence not in self._runners
+        )
 
     def _ended(self, lease: Lease, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -27,6 +27,7 @@ __all__ = [
     "check_names",
     "files_of",
     "json_of",
+    "page_file",
     "pages_of",
     "record_of",
     "stored_download",
@@ -103,14 +104,18 @@ def files_of(job: Job, item_id: str, result: Result | None, keep: Keep, about: M
 
 
 def _keep_page(files: dict[str, bytes], page: Page, keep: Keep) -> StoredPage:
-    file = None
-    if keep.pages and len(page.body) > _PLAIN_BYTES:
-        file = page_name(page.name) + ".gz"
-        files[file] = isal_zlib.compress(page.body, _GZIP_LEVEL, _GZIP_WBITS)
-    elif keep.pages:
-        file = page_name(page.name)
-        files[file] = page.body
+    if not keep.pages:
+        return stored_page(page, None)
+    file, stored = page_file(page.name, page.body)
+    files[file] = stored
     return stored_page(page, file)
+
+
+def page_file(name: str, body: bytes) -> tuple[str, bytes]:
+    """The file of a page that lies by itself, and its bytes: large ones are compressed."""
+    if len(body) <= _PLAIN_BYTES:
+        return page_name(name), body
+    return f"{page_name(name)}.gz", isal_zlib.compress(body, _GZIP_LEVEL, _GZIP_WBITS)
 
 
 def stored_page(page: Page, file: str | None) -> StoredPage:
@@ -151,7 +156,7 @@ def stored_in(metadata: bytes) -> Stored:
     """What an item's `metadata.json` lists. Raises BadInput."""
     try:
         return _decode_stored(metadata)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(f"the stored metadata cannot be read: {error}; see `swath jobs verify`") from error
 
 

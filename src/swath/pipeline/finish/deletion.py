@@ -1,30 +1,75 @@
 """Remover: deletes a job that was marked for it, or whose retention is over, with all its data.
 
-Before: somebody asked for it, or the job ended long ago. Files go first, then the rows in pieces, so whoever dies on
-the way leaves a job that the next one finds still marked. Every worker runs one; `swath jobs delete` does too.
+Before: somebody asked for it, or the job ended long ago. Versions of its results go first, then its files, then the
+rows in pieces, so whoever dies on the way leaves a job that the next one finds still marked. Every worker runs one;
+`swath jobs delete` does too.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
-from swath.domain.errors import LeaseLost, SwathError
+from swath.domain.errors import Conflict, LeaseLost, SwathError, UnknownName
+from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
+from swath.domain.transitions import JobState
+from swath.domain.versions import current_job_id, version_job_id
 from swath.pipeline.finish.hold import EndingBook, Hold
 from swath.ports.clock import Clock
+from swath.ports.job_control import JobControl
+from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["Remover"]
+__all__ = ["RemovalBook", "Remover", "mark_for_deletion"]
 
 _PURGE_ITEMS: Final = 5_000
 
 
+class RemovalBook(EndingBook, JobStore, JobControl, Protocol):
+    """The right to delete comes from one part; the others know and mark the versions that go with a job."""
+
+
+class _NotYet(SwathError):
+    """A version of the job still runs, or somebody else deletes it."""
+
+
+async def mark_for_deletion(store: RemovalBook, job_id: str) -> JobStatus:
+    """What `JobControl.delete` does, for people. Raises Conflict also when readers get the results of this job in the
+    place of another's, and when a version of it is being made."""
+    job = (await store.status(job_id)).job
+    if job.extracts is not None:
+        with suppress(UnknownName):
+            scraped = await store.status(job.extracts)
+            if current_job_id(scraped) == job_id and not scraped.deleting:
+                move = f"swath jobs use {job.extracts} --version 1"
+                raise Conflict(f"readers of job {job.extracts!r} get the results of {job_id!r}; first `{move}`")
+    for made in await _versions(store, job_id):
+        if not made.state.terminal and made.state is not JobState.LOADING:
+            raise Conflict(f"a version of job {job_id!r} is being made; cancel job {made.job.job_id!r} first")
+    return await store.delete(job_id)
+
+
+async def _versions(store: JobStore, job_id: str) -> list[JobStatus]:
+    """The jobs that have made versions of its results."""
+    found: list[JobStatus] = []
+    try:
+        versions = (await store.status(job_id)).versions
+    except UnknownName:  # its rows are being removed, so its versions are gone
+        return found
+    for number in range(2, versions + 1):
+        with suppress(UnknownName):
+            made = await store.status(version_job_id(job_id, number))
+            if made.job.extracts == job_id:  # else it is somebody's own job that has such a name
+                found.append(made)
+    return found
+
+
 class Remover:
-    """A service: `run_once` deletes at most one job; with `job_id` none but that."""
+    """A service: `run_once` deletes at most one job with its versions; with `job_id` none but that."""
 
     def __init__(
-        self, book: EndingBook, storage: ResultStorage, clock: Clock, worker_id: str, *, job_id: str | None = None
+        self, book: RemovalBook, storage: ResultStorage, clock: Clock, worker_id: str, *, job_id: str | None = None
     ) -> None:
         self._book = book
         self._storage = storage
@@ -33,22 +78,49 @@ class Remover:
         self._job_id = job_id
 
     async def run_once(self) -> str | None:
-        """Deletes one job and answers with its id; None when there is none, or another remover has taken it over."""
+        """Deletes one job and answers with its id; None when there is none, or another remover has taken it over, or a
+        version of it has to end first."""
         lease = await self._book.claim_deletion(self._worker_id, self._job_id)
-        if lease is None:
-            return None
+        return None if lease is None else await self._delete(lease)
+
+    async def _delete(self, lease: Lease) -> str | None:
         try:
-            await self._delete(lease)
+            await self._remove(lease)
         except LeaseLost:
             return None
-        except BaseException:  # also when cancelled: the next remover need not wait until the lease runs out
+        except BaseException as error:  # also when cancelled: the next remover need not wait until the lease runs out
             with suppress(SwathError):
                 await self._book.release(lease.worker_id, lease.fence)
+            if isinstance(error, _NotYet):
+                return None
             raise
         return lease.job.job_id
 
-    async def _delete(self, lease: Lease) -> None:
-        hold = Hold(self._book, self._clock, lease)
-        await hold.during(self._storage.clear(lease.job.job_id))
+    async def _remove(self, lease: Lease) -> None:
+        job_id, hold = lease.job.job_id, Hold(self._book, self._clock, lease)
+        for made in await _versions(self._book, job_id):
+            await hold.during(self._remove_version(made))
+        await self._let_readers_go(lease)
+        await hold.during(self._storage.clear(job_id))
         while await self._book.purge(lease, _PURGE_ITEMS):
             await hold.keep()
+
+    async def _remove_version(self, made: JobStatus) -> None:
+        """One that runs is cancelled: its workers, or any others, end it, and the job is deleted after that."""
+        job_id = made.job.job_id
+        with suppress(UnknownName):
+            if not made.state.terminal and made.state is not JobState.LOADING and not made.deleting:
+                await self._book.cancel(job_id)
+                raise _NotYet(f"version {job_id!r} has to end first")
+            await self._book.delete(job_id)
+            lease = await self._book.claim_deletion(self._worker_id, job_id)
+            if lease is None or await self._delete(lease) is None:
+                raise _NotYet(f"another worker deletes version {job_id!r}")
+
+    async def _let_readers_go(self, lease: Lease) -> None:
+        """A version can come here by itself, by a retention of its own: readers then get the first one again."""
+        scraped_id = lease.job.extracts
+        if scraped_id is not None:
+            with suppress(UnknownName, Conflict):  # it is gone, or on its way out
+                if current_job_id(await self._book.status(scraped_id)) == lease.job.job_id:
+                    await self._book.set_current(scraped_id, 1)

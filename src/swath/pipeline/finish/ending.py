@@ -9,7 +9,7 @@ to any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -69,8 +69,10 @@ class Finisher:
         job_id: str | None = None,
         part_items: int = PART_ITEMS,
         webhook_url: str | None = None,
+        on_version: Callable[[JobStatus, JobState], Awaitable[None]] | None = None,
     ) -> None:
-        """`webhook_url`: who is told of the ends of jobs that do not say whom to tell."""
+        """`webhook_url`: who is told of the ends of jobs that do not say whom to tell. `on_version` is done before the
+        end of a job that makes a version of another's results."""
         self._store = store
         self._book = book
         self._storage = storage
@@ -79,6 +81,7 @@ class Finisher:
         self._job_id = job_id
         self._part_items = part_items
         self._webhook_url = webhook_url
+        self._on_version = on_version
         self._put_off: dict[str, _PutOff] = {}
 
     async def run_once(self) -> JobStatus | None:
@@ -121,6 +124,8 @@ class Finisher:
     async def _end(self, lease: Lease) -> JobStatus:
         hold = Hold(self._book, self._clock, lease)
         status, metadata = await hold.during(self._account(lease, hold))
+        if lease.job.extracts is not None and self._on_version is not None:
+            await hold.during(self._on_version(status, JobState(metadata.status)))
         document = metadata_document(metadata)
         await hold.keep()
         await self._storage.put(lease.job.job_id, {METADATA_KEY: document})

@@ -38,12 +38,13 @@ class _Bytes(NamedTuple):
 
 
 class PackCheck:
-    """The packs of one job; `present` counts artifacts, and `bytes` what they share once."""
+    """The packs of one job; `present` counts artifacts, and `bytes` what they share once. A pack has its index when its
+    lease is settled, so only an `ended` job has all of them."""
 
-    def __init__(self, job_id: str, storage: ResultStorage) -> None:
+    def __init__(self, job_id: str, storage: ResultStorage, *, ended: bool) -> None:
         self._job_id = job_id
         self._storage = storage
-        self._index = IndexCheck(job_id, storage)
+        self._index = IndexCheck(job_id, storage) if ended else None
         self._needed: dict[str, int] = {}
         self.present = 0
         self.bytes = 0
@@ -99,7 +100,7 @@ class PackCheck:
         findings: Findings,
     ) -> None:
         fence = pack_fence(next(iter(places)).pack)
-        if fence is None:
+        if fence is None or self._index is None:
             return
         about = next((at for at in places if at.name == METADATA_FILE), None)
         line = None if about is None else found.get(about[:3])
@@ -111,14 +112,16 @@ class PackCheck:
     async def end(self, findings: Findings, *, retried: bool) -> None:
         """When all rows were checked. A pack of a job that was retried may hold, and its index list, what was then
         replaced."""
-        self._index.end(findings, exact=not retried)
         fences = {pack_fence(pack) for pack in self._needed}
+        if self._index is not None:
+            self._index.end(findings, exact=not retried)
+            fences = fences if retried else {*self._index.fences}
         async for key in self._storage.keys(self._job_id, PACKS):
             fence = pack_fence(key)
             if key in self._needed:
                 if not retried:
                     await self._check_end(key, findings)
-            elif fence is None or key != index_key(fence) or fence not in (fences if retried else self._index.fences):
+            elif fence is None or key != index_key(fence) or fence not in fences:
                 findings.add(ProblemCode.STRAY_KEY, key, "nothing refers to this file")
 
     async def _check_end(self, pack: str, findings: Findings) -> None:
@@ -152,5 +155,5 @@ def _stored(at: PackedAt, piece: bytes) -> Stored | None:
         return None
     try:
         return stored_in(line_parts(piece)[METADATA_FILE])
-    except (msgspec.MsgspecError, BadInput):
+    except (msgspec.MsgspecError, UnicodeDecodeError, BadInput):
         return None

@@ -36,21 +36,23 @@ class PackLedger:
             self._needed[pack] = max(length, self._needed.get(pack, 0))
         self._lines += index_lines(kept, stored)
 
-    async def settle(self, storage: ResultStorage, job_id: str, fence: int, winners: Collection[str]) -> None:
+    async def settle(self, storage: ResultStorage, job_id: str, fence: int) -> None:
         """Publishes all of it."""
         documents = {index_key(fence): index_document(self._lines)} if self._lines else {}
-        await storage.settle(job_id, fence, winners, self._needed, documents)
+        await storage.settle(job_id, fence, (), self._needed, documents)
 
 
 async def settle_for(
     store: JobStore, storage: ResultStorage, job_id: str, fence: int, winners: Collection[str]
 ) -> None:
     """Settles a lease whose holder did not; `winners` are the items that have ended under it."""
+    if not winners or not await _is_packed(store, job_id):
+        await storage.settle(job_id, fence, winners)
+        return
     ledger = PackLedger()
-    if winners and await _is_packed(store, job_id):
-        for item_id in winners:
-            await _enter(ledger, store, storage, job_id, item_id)
-    await ledger.settle(storage, job_id, fence, winners)
+    for item_id in winners:
+        await _enter(ledger, store, storage, job_id, item_id)
+    await ledger.settle(storage, job_id, fence)
 
 
 async def _is_packed(store: JobStore, job_id: str) -> bool:

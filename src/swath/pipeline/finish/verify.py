@@ -60,7 +60,7 @@ class _Verification:
         self._tally = Tally()
         self._artifacts = FileCheck(self._job_id, storage)
         self._entries = FileCheck(self._job_id, storage)
-        self._packs = PackCheck(self._job_id, storage)
+        self._packs = PackCheck(self._job_id, storage, ended=status.state.terminal)
         self._unpublished = 0
 
     async def finished_job(self) -> VerifyReport:

@@ -6,7 +6,7 @@ Before: rows.py. After: the table formats, in a second pass. Only names are held
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from enum import IntFlag, StrEnum
+from enum import StrEnum
 from typing import Any, Final
 
 from swath.domain.errors import BadInput, Conflict
@@ -30,22 +30,16 @@ class Kind(StrEnum):
     TEXT = "text"
 
 
-class _Seen(IntFlag):
-    NOTHING = 0
-    BOOL = 1
-    INT = 2
-    LONG = 4  # an integer that no float can hold
-    FLOAT = 8
-    TEXT = 16
-
-
+# What a column was seen to hold; _LONG is an integer that no float can hold.
+_BOOL, _INT, _LONG, _FLOAT, _TEXT = 1, 2, 4, 8, 16
+_SEEN: Final = {type(None): 0, str: _TEXT, bool: _BOOL, float: _FLOAT}
 _KINDS: Final = {
-    _Seen.BOOL: Kind.BOOL,
-    _Seen.INT: Kind.INT,
-    _Seen.LONG: Kind.INT,
-    _Seen.INT | _Seen.LONG: Kind.INT,
-    _Seen.FLOAT: Kind.FLOAT,
-    _Seen.FLOAT | _Seen.INT: Kind.FLOAT,
+    _BOOL: Kind.BOOL,
+    _INT: Kind.INT,
+    _LONG: Kind.INT,
+    _INT | _LONG: Kind.INT,
+    _FLOAT: Kind.FLOAT,
+    _FLOAT | _INT: Kind.FLOAT,
 }
 _PROVENANCE: Final = {
     "job_id": Kind.TEXT,
@@ -69,7 +63,7 @@ _OF_PAGES: Final = {"page_url": "url", "page_sha256": "sha256", "fetched_at": "f
 
 
 class Columns:
-    """The columns of one export. `items` tells whether the first pass saw a record of an item."""
+    """The columns of one export, and of which items the first pass saw a record: a bit for each `seq`."""
 
     def __init__(self, kinds: Mapping[str, Kind], with_record: bytes) -> None:
         self.kinds = kinds
@@ -129,7 +123,7 @@ class Survey:
 
 
 def _kinds(seen: Mapping[str, int]) -> Iterator[tuple[str, Kind]]:
-    return ((name, _KINDS.get(_Seen(flags), Kind.TEXT)) for name, flags in seen.items())
+    return ((name, _KINDS.get(flags, Kind.TEXT)) for name, flags in seen.items())
 
 
 def _note(seen: dict[str, int], cells: Mapping[str, Scalar]) -> None:
@@ -138,16 +132,12 @@ def _note(seen: dict[str, int], cells: Mapping[str, Scalar]) -> None:
 
 
 def _flag(value: Scalar) -> int:
-    match value:
-        case None:
-            return 0
-        case str():
-            return 16
-        case bool():
-            return 1
-        case int():
-            return 2 if -_EXACT <= value <= _EXACT else 4 if -_INT64 <= value < _INT64 else 16
-    return 8
+    flag = _SEEN.get(type(value))
+    if flag is not None or not isinstance(value, int):
+        return flag or 0
+    if -_EXACT <= value <= _EXACT:
+        return _INT
+    return _LONG if -_INT64 <= value < _INT64 else _TEXT
 
 
 def _cells(row: Row, *, with_record: bool) -> dict[str, Scalar]:

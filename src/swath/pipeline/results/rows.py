@@ -6,7 +6,7 @@ the current version does not have, because there was no page to read again, keep
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -85,7 +85,7 @@ class RowBatch(msgspec.Struct, frozen=True):
 
 async def rows_of(
     store: JobStore, storage: ResultStorage, status: JobStatus, *, everything: bool = False
-) -> AsyncIterator[RowBatch]:
+) -> AsyncGenerator[RowBatch, None]:
     """Every record of the current version. `everything`: also a row for each item that has none.
 
     Raises StoreDamaged when a file is not what was stored.
@@ -100,7 +100,7 @@ async def rows_of(
 
 async def current_items(
     store: JobStore, status: JobStatus, batch_items: int = BATCH_ITEMS
-) -> AsyncIterator[list[CurrentItem]]:
+) -> AsyncGenerator[list[CurrentItem], None]:
     """All items of a job as its current version has them."""
     job_id, newer_id, after = status.job.job_id, current_job_id(status), 0
     newer = status.job if newer_id == job_id else (await store.status(newer_id)).job

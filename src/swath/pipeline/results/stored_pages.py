@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from swath.domain.errors import BadInput, StoreDamaged, SwathError
 from swath.domain.item import ItemRecord
+from swath.domain.job import WaitingFor
 from swath.domain.layout import file_of
 from swath.domain.lease import Lease, LeasedItem
 from swath.domain.page import Page
 from swath.domain.result import Artifact
+from swath.pipeline.dispatch.waits import Waits
 from swath.pipeline.finish.artifacts import METADATA_FILE, REFUSED_PAGE, pages_of
 from swath.pipeline.finish.stored import contents
 from swath.pipeline.results.bulk_read import contents_of_many, in_groups
@@ -37,14 +39,6 @@ _REFUSED_FILES: Final = frozenset({f"{REFUSED_PAGE}{ending}" for ending in _PAGE
 _Read = Sequence[Page] | Exception
 
 
-class Patiently(Protocol):
-    """Repeats a call for as long as the store or the storage is away and the lease is ours."""
-
-    async def __call__(self, call: Callable[[], Awaitable[T]], /) -> T:
-        """Raises LeaseLost."""
-        ...
-
-
 class _Plan(msgspec.Struct, frozen=True):
     """The items of the lease as the job that fetched them has them, in the groups in which they are read."""
 
@@ -53,16 +47,23 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 class StoredPages:
-    """One per lease. An item is asked for once, as a rule; one that is asked for again is read again."""
+    """One per lease. An item is asked for once, as a rule; one that is asked for again is read again.
 
-    def __init__(self, store: JobStore, storage: ResultStorage, lease: Lease, patiently: Patiently) -> None:
+    `in_vain` says that the lease is over, so that nobody waits any more for a store or a disk that is away.
+    """
+
+    def __init__(
+        self, store: JobStore, storage: ResultStorage, lease: Lease, waits: Waits, in_vain: Callable[[], bool]
+    ) -> None:
         if lease.job.extracts is None:
             raise ValueError(f"job {lease.job.job_id!r} reads no stored pages")
         self._store = store
         self._storage = storage
         self._job_id = lease.job.extracts
         self._seqs = [item.seq for item in lease.items]
-        self._patiently = patiently
+        self._waits = waits
+        self._in_vain = in_vain
+        self._who = f"pages of lease {lease.fence}"
         self._plan: asyncio.Task[_Plan] | None = None
         self._reads: dict[int, asyncio.Task[dict[int, _Read]]] = {}
 
@@ -84,6 +85,9 @@ class StoredPages:
         if isinstance(found, Exception):
             raise found
         return found
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await self._waits.patiently(self._who, WaitingFor.DISK, call, self._in_vain)
 
     async def _make_plan(self) -> _Plan:
         records = await records_at(self._store, self._job_id, self._seqs)

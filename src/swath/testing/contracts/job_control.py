@@ -1,5 +1,5 @@
 """The contract of the JobControl port, sentence by sentence. Policies are in
-job_control_policy.py, retries in job_control_retry.py."""
+job_control_policy.py, retries in job_control_retry.py, versions of results in job_control_versions.py."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState
 from swath.testing.contracts.job_control_policy import PolicyContract
 from swath.testing.contracts.job_control_retry import RetryContract
+from swath.testing.contracts.job_control_versions import VersionsContract
 from swath.testing.contracts.orders import (
     Store,
     batch,
@@ -43,7 +44,7 @@ CALLS: dict[str, Callable[[Store, str], Awaitable[JobStatus]]] = {
 }
 
 
-class JobControlContract(PolicyContract, RetryContract):  # one suite in three files
+class JobControlContract(PolicyContract, RetryContract, VersionsContract):  # one suite in four files
     """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock)."""
 
     @pytest.mark.parametrize("call", CALLS)

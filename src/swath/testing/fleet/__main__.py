@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from swath.domain.layout import Layout
 from swath.testing.aws_servers import Endpoints, running_servers
 from swath.testing.chaos import interruption
 from swath.testing.chaos_aws.site import served
@@ -34,17 +35,19 @@ ITEMS_EACH: Final = 800
 SLOT_ITEMS: Final = 1_000
 LOAD_ROWS: Final = 1_000_000
 PARTS: Final = ("cost", "scale", "slots", "load")
+LAYOUTS: Final = tuple(layout.value for layout in Layout)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How much of each."""
+    """How much of each, and the layouts in which pages are kept."""
 
     mock: int = MOCK.items
     county: int = COUNTY.items
     each: int = ITEMS_EACH
     slots: int = SLOT_ITEMS
     rows: int = LOAD_ROWS
+    layouts: tuple[str, ...] = LAYOUTS
 
 
 SHORT: Final = Sizes(mock=400, county=60, each=40, slots=80, rows=30_000)
@@ -78,6 +81,8 @@ def _write(options: argparse.Namespace, figures: report.Figures) -> None:
         options.json.write_text(report.as_json(figures), encoding="utf-8")
     if options.page:
         report.write_page(options.page, figures)
+    if options.cost_page:
+        report.write_cost(options.cost_page, figures)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,22 +96,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--short", action="store_true", help="the small form, which is part of the tests")
     parser.add_argument("--items", type=int, metavar="N", help=f"items without a network ({MOCK.items:,})")
     parser.add_argument("--pages", type=int, metavar="N", help=f"items of the demo county ({COUNTY.items:,})")
+    parser.add_argument("--layout", choices=LAYOUTS, help="pages of the demo county only in this layout (in both)")
     parser.add_argument("--rows", type=int, metavar="N", help=f"rows of the load ({LOAD_ROWS:,})")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where the run's folder is made (the system's own)")
     parser.add_argument("--keep", action="store_true", help="leave the folder there after a good run too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--page", type=Path, metavar="FILE", help="put the figures into a Markdown page")
+    parser.add_argument("--cost-page", type=Path, metavar="FILE", help="put what it costs into a Markdown page")
     return parser
 
 
 def _sizes(options: argparse.Namespace) -> Sizes:
-    given = {"mock": options.items, "county": options.pages, "rows": options.rows}
-    return replace(SHORT if options.short else Sizes(), **{name: n for name, n in given.items() if n is not None})
+    layouts = (options.layout,) if options.layout else None
+    given = {"mock": options.items, "county": options.pages, "rows": options.rows, "layouts": layouts}
+    return replace(SHORT if options.short else Sizes(), **{name: one for name, one in given.items() if one is not None})
 
 
 def _command_line(options: argparse.Namespace) -> str:
     """What makes the same run again; where its files and figures go does not matter."""
-    given = [(name, getattr(options, name)) for name in (*PARTS, "short", "items", "pages", "rows")]
+    given = [(name, getattr(options, name)) for name in (*PARTS, "short", "items", "pages", "layout", "rows")]
     words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in given if value]
     return f'make fleet ARGS="{" ".join(words)}"' if words else "make fleet"
 
@@ -118,10 +126,12 @@ def _cost(folder: Path, endpoints: Endpoints, sizes: Sizes, figures: report.Figu
         figures.mock = work(Place(folder=folder / "mock", endpoints=endpoints, results_in_files=True), mock)
     with _told(f"{mock.items:,} items, embedded"):
         figures.embedded = work(Place(folder=folder / "embedded"), mock)
-    county = replace(COUNTY, items=sizes.county)
     folder.mkdir(exist_ok=True)
-    with _told(f"{county.items:,} pages on AWS"), served("county", str(folder / "site.log"), "0") as site_url:
-        figures.county = work(Place(folder=folder / "county", endpoints=endpoints, site_url=site_url), county)
+    for layout in sizes.layouts:
+        county = replace(COUNTY, items=sizes.county, layout=layout)
+        place = Place(folder=folder / f"county-{layout}", endpoints=endpoints)
+        with _told(f"{county.items:,} pages on AWS, {layout}"), served("county", str(folder / "site.log"), "0") as url:
+            figures.county.append(work(replace(place, site_url=url), county))
 
 
 def _scale(folder: Path, endpoints: Endpoints, sizes: Sizes, figures: report.Figures) -> None:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from swath.backends.aws.calls.meter import Meter
-from swath.backends.aws.prices import PRICES, dollars
+from swath.backends.aws.prices import dollars
 
 __all__ = ["Asked", "read_meters"]
 
 MILLION: Final = 1_000_000
-_FREE: Final = {"s3.delete_objects"}
-_READS: Final = {"s3.get_object", "s3.head_object"}
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,14 +56,5 @@ def read_meters(folder: Path, items: int) -> Asked:
         declined=total.declined.total(),
         read_units=total.read_units,
         write_units=total.write_units,
-        dollars={**dollars(total), "s3": _bucket_dollars(total.requests.items())},
+        dollars=dollars(total),
     )
-
-
-def _bucket_dollars(requests: Iterable[tuple[str, int]]) -> float:
-    """S3 charges whatever writes or lists alike, what reads less, and nothing for what deletes."""
-    counted: Counter[float] = Counter()
-    for name, count in requests:
-        if name.startswith("s3.") and name not in _FREE:
-            counted[PRICES.s3_reads if name in _READS else PRICES.s3_writes] += count
-    return sum(price * count for price, count in counted.items()) / MILLION

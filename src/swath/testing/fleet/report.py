@@ -17,7 +17,7 @@ from swath.testing.fleet.slots import Slow
 from swath.testing.fleet.work import Worked
 from swath.testing.tables import NO_HEAD, Section, as_text, put_into
 
-__all__ = ["MOST_DOLLARS", "Figures", "as_json", "problems", "table", "write_page"]
+__all__ = ["MOST_DOLLARS", "Figures", "as_json", "problems", "table", "write_cost", "write_page"]
 
 MOST_DOLLARS: Final = 1.0  # for DynamoDB and SQS and a million items
 LEAST_SLOTS: Final = 0.9
@@ -32,7 +32,7 @@ class Figures:
     judged: bool = True
     mock: Worked | None = None
     embedded: Worked | None = None
-    county: Worked | None = None
+    county: list[Worked] = field(default_factory=list)
     scaled: list[Slow] = field(default_factory=list)
     slots: Slow | None = None
     loaded: Loaded | None = None
@@ -47,8 +47,8 @@ def problems(figures: Figures) -> list[str]:
     found = list(figures.loaded.problems) if figures.loaded else []
     if not figures.judged:
         return found
-    for name, worked in (("example-mock", figures.mock), ("demo-county", figures.county)):
-        if worked is not None and (dollars := _state_dollars(worked)) > MOST_DOLLARS:
+    for name, worked in _on_aws(figures):
+        if (dollars := _state_dollars(worked)) > MOST_DOLLARS:
             found.append(f"{name}: ${dollars:.2f} for DynamoDB and SQS, at most {MOST_DOLLARS:g}")
     if figures.slots is not None and figures.slots.used.share < LEAST_SLOTS:
         found.append(f"{figures.slots.used.share:.1%} of the slots were used, at least {LEAST_SLOTS:.0%}")
@@ -70,11 +70,14 @@ def write_page(page: Path, figures: Figures) -> None:
     put_into(page, _sections(figures))
 
 
+def write_cost(page: Path, figures: Figures) -> None:
+    """The same with what a million items cost and nothing else, if that was measured."""
+    if sections := _cost_sections(figures):
+        put_into(page, sections)
+
+
 def _sections(figures: Figures) -> list[Section]:
-    asked = [(name, worked) for name, worked in _on_aws(figures) if worked.asked is not None]
-    sections: list[Section] = []
-    if asked:
-        sections.append((("a million items", *(name for name, _ in asked)), _cost_rows([run for _, run in asked])))
+    asked, sections = _on_aws(figures), _cost_sections(figures)
     runs = [(name, run) for name, run in (*asked, ("example-mock, embedded", figures.embedded)) if run is not None]
     if runs:
         sections.append((("run", "items/s", "CPU of the workers, µs an item", "ending, s"), list(map(_run_row, runs))))
@@ -84,9 +87,16 @@ def _sections(figures: Figures) -> list[Section]:
     return [*sections, (NO_HEAD, _other_rows(figures))]
 
 
+def _cost_sections(figures: Figures) -> list[Section]:
+    runs = _on_aws(figures)
+    return [(("a million items", *(name for name, _ in runs)), _cost_rows([run for _, run in runs]))] if runs else []
+
+
 def _on_aws(figures: Figures) -> list[tuple[str, Worked]]:
-    runs = (("example-mock", figures.mock), ("demo-county", figures.county))
-    return [(f"{name}, {run.order.items:,} items", run) for name, run in runs if run is not None]
+    """Those that asked AWS for something, by what they are called."""
+    mock = [(f"example-mock, {figures.mock.order.items:,} items", figures.mock)] if figures.mock else []
+    county = [(f"demo-county, {run.order.items:,} items, {run.order.layout}", run) for run in figures.county]
+    return [(name, run) for name, run in (*mock, *county) if run.asked is not None]
 
 
 def _state_dollars(worked: Worked) -> float:

@@ -33,6 +33,7 @@ class Order:
     workers: int
     concurrency: int
     keep: str = "both"
+    layout: str = "files"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +70,8 @@ def work(place: Place, order: Order) -> Worked:
     policy.write_text(f"keep: {order.keep}\nthrottling: {throttling}\n", encoding="utf-8")
     if place.endpoints is not None:
         place.must("aws", "init")
-    files = ("--items", str(place.items_file), "--policy", str(policy))
-    place.must("jobs", "create", order.scraper, *files, "--job-id", JOB_ID, "--quiet", meters="load")
+    how = ("--items", str(place.items_file), "--policy", str(policy), "--layout", order.layout)
+    place.must("jobs", "create", order.scraper, *how, "--job-id", JOB_ID, "--quiet", meters="load")
     place.must("jobs", "pause", JOB_ID)
     with _workers(place, order.workers) as workers:
         begun_cpu = _cpu(workers)

@@ -30,6 +30,7 @@ from swath.entrypoints.api.views import DeletionView, JobView, PolicyView, job_v
 from swath.pipeline.accept.policy_change import settled
 from swath.pipeline.accept.policy_file import strict_policy
 from swath.pipeline.dispatch.announce import announce
+from swath.pipeline.finish.deletion import mark_for_deletion
 from swath.proxies.ways import check_wish
 
 __all__ = ["merged", "router"]
@@ -116,7 +117,7 @@ async def change_policy(controller: Control, job_id: JobId, body: Annotated[Poli
 async def delete_job(controller: Control, job_id: JobId) -> Response:
     """Marks a job that has ended or is still `loading`, and workers remove it with all its data. One that runs is to
     be cancelled first."""
-    status = await controller.services.store.delete(job_id)
+    status = await mark_for_deletion(controller.services.store, job_id)
     return ok({"job_id": job_id, "deleting": status.deleting}, 202)
 
 

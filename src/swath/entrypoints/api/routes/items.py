@@ -22,6 +22,7 @@ from swath.entrypoints.api.problems import Problem, refused_fields
 from swath.entrypoints.api.routing import ApiRoute
 from swath.entrypoints.api.views import ItemList, OneItemView, listed_item, one_item
 from swath.pipeline.accept.explain import near
+from swath.pipeline.results.evidence import evidence_of
 
 __all__ = ["router"]
 
@@ -60,8 +61,17 @@ async def list_items(
     responses=declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.ITEM_NOT_FOUND),
     dependencies=[Depends(needs(Scope.READ))],
 )
-async def show_item(controller: Control, job_id: JobId, item_id: ItemId) -> Response:
+async def show_item(
+    controller: Control,
+    job_id: JobId,
+    item_id: ItemId,
+    evidence: Annotated[bool, Query(description="With each value, and the pages that it was extracted from.")] = False,
+) -> Response:
     """One item with its attempts, its artifacts, and its ends in earlier generations."""
-    store = controller.services.store
-    job = (await store.status(job_id)).job
-    return ok(one_item(job, await store.item(job_id, item_id)))
+    store, found = controller.services.store, None
+    status = await store.status(job_id)
+    record = await store.item(job_id, item_id)
+    if evidence:
+        async with controller.downloads.unpacking:
+            found = await evidence_of(store, controller.services.storage, status, item_id)
+    return ok(one_item(status.job, record, found))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
@@ -15,22 +14,29 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from swath.domain.errors import Conflict, StoreDamaged
 from swath.domain.job import JobStatus
+from swath.domain.layout import PackedAt
 from swath.domain.service_key import Scope
-from swath.entrypoints.api.artifacts import PIECE_BYTES, Stored, find_artifact, names_of
+from swath.entrypoints.api.artifacts import find_artifact, names_of
 from swath.entrypoints.api.controller import Control, Controller, controller_of
 from swath.entrypoints.api.edge import segment_text
 from swath.entrypoints.api.envelope import Envelope, ok
 from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
 from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.inert import IMAGE_TYPES, Span, Unsatisfiable, content_type, file_name, inert, wanted_span
+from swath.entrypoints.api.inert import IMAGE_TYPES, Unsatisfiable, content_type, inert, wanted_span
+from swath.entrypoints.api.offer import Offer, offer
 from swath.entrypoints.api.problems import Problem, refused_fields
 from swath.entrypoints.api.routing import ApiRoute
+from swath.pipeline.results.current import current_item
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["results"], route_class=ApiRoute, dependencies=[Depends(needs(Scope.READ))])
 
 LINK_SECONDS: Final = 300
+_OF_A_VERSION: Final = (
+    "data",
+    "data.json",
+)  # what re-extraction makes anew; all else is what the job itself has stored
 _LISTS: Final = {"all": "full", "success": "success", "error": "errors"}
 _NOT_FOUND: Final = (ErrorCode.JOB_NOT_FOUND, ErrorCode.VALIDATION_ERROR, ErrorCode.STORE_UNAVAILABLE)
 _FILE: Final[dict[str, Any]] = {
@@ -72,7 +78,7 @@ class ResultsPart(BaseModel):
 
 
 class ArtifactLink(BaseModel):
-    """`link` is None where files cannot be reached by one; then download the file here."""
+    """`link` is None where files cannot be reached by one, or lie in a pack; then download the file here."""
 
     link: str | None
     seconds: int
@@ -172,36 +178,31 @@ async def download(
     ] = "data",
     link: Annotated[bool, Query(description="Answer with a link that needs no key, where there can be one.")] = False,
 ) -> Response:
-    """One stored file of an item, as it was stored and unable to do anything: never shown, always saved."""
+    """One stored file of an item, unable to do anything: never shown, always saved. `data` is that of the current
+    version."""
     services, job, wanted = controller.services, segment_text(job_id), segment_text(item_id)
-    record = await services.store.item(job, wanted)
+    item = await current_item(services.store, await services.store.status(job), wanted)
+    of_version = artifact in _OF_A_VERSION
+    owner, record = (item.job.job_id, item.record) if of_version else (job, item.first)
     found = find_artifact(record, artifact)
     if found is None:
         told = f"item {wanted!r} has no artifact {artifact!r}"
         raise ApiError(ErrorCode.ARTIFACT_NOT_FOUND, told, {"artifacts": names_of(record)})
     if link:
-        made = await services.storage.link(job, found.key, LINK_SECONDS)
+        packed = PackedAt.of(found.key) is not None
+        made = None if packed else await services.storage.link(owner, found.key, LINK_SECONDS)
         return ok(ArtifactLink(link=made, seconds=LINK_SECONDS, size=found.size, sha256=found.sha256))
-    return await _served(request, Stored(services.storage, job, record, found))
+    accepted = request.headers.get("accept-encoding", "")
+    return await _served(request, await offer(services.storage, owner, record, found, controller.downloads, accepted))
 
 
-async def _served(request: Request, stored: Stored) -> Response:
+async def _served(request: Request, offered: Offer) -> Response:
     """Everything that can go wrong does so before the answer begins, but for a file that changes under way."""
-    artifact, asked = stored.artifact, request.headers
-    beginning = await stored.read(0, min(artifact.size, PIECE_BYTES))
-    packed = await stored.is_packed(beginning)
-    plain = packed and not _takes_gzip(asked.get("accept-encoding"))
-    etag = f'"{artifact.sha256}{"-plain" if plain else ""}"'
-    headers = {"ETag": etag, "Accept-Ranges": "bytes"}
-    if packed:
-        headers["Vary"] = "Accept-Encoding"
-    if packed and not plain:
-        headers["Content-Encoding"] = "gzip"
-    name = file_name(artifact.key.removesuffix(".gz") if packed else artifact.key)
-    kind = content_type(beginning)
+    asked, etag, size = request.headers, offered.etag, offered.size
+    headers = {"ETag": etag, "Accept-Ranges": "bytes", **offered.headers}
+    kind = content_type(offered.beginning)
     if etag in (given.strip().removeprefix("W/") for given in asked.get("if-none-match", "").split(",")):
-        return inert(Response(status_code=304), headers, name, kind)
-    size = await stored.unpacked_size() if plain else artifact.size
+        return inert(Response(status_code=304), headers, offered.name, kind)
     try:
         span = wanted_span(size, asked.get("range"), asked.get("if-range"), etag)
     except Unsatisfiable as refusal:
@@ -210,25 +211,7 @@ async def _served(request: Request, stored: Stored) -> Response:
     headers["Content-Length"] = str(span.length)
     if span.ranged:
         headers["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{span.size}"
-    body = b"" if request.method == "HEAD" else await _body(stored, span, beginning, plain=plain)
+    body = b"" if request.method == "HEAD" else await offered.body(span)
     status, downloads = 206 if span.ranged else 200, controller_of(request).downloads
     made = Response(body, status) if isinstance(body, bytes) else downloads.answer(body, status)
-    return inert(made, headers, name, kind)
-
-
-async def _body(stored: Stored, span: Span, beginning: bytes, *, plain: bool) -> bytes | AsyncIterator[bytes]:
-    if plain:
-        pieces, small = stored.unpacked(span, beginning), span.length <= PIECE_BYTES
-    else:
-        first = beginning if span.whole else await stored.read(span.start, span.length)
-        pieces, small = stored.pieces(span, first), len(first) >= span.length
-    return b"".join([piece async for piece in pieces]) if small else pieces
-
-
-def _takes_gzip(accepted: str | None) -> bool:
-    """Whether the caller says that it can unpack."""
-    for part in (accepted or "").lower().split(","):
-        coding, _, weight = part.partition(";")
-        if coding.strip() in ("gzip", "*"):
-            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
+    return inert(made, headers, offered.name, kind)

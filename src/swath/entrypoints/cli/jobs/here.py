@@ -28,6 +28,8 @@ from swath.integrations.webhook.log import entry_of, resend
 from swath.pipeline.accept.explain import listed
 from swath.pipeline.accept.item_ids import look_like_rows
 from swath.pipeline.dispatch.announce import announce
+from swath.pipeline.finish.deletion import mark_for_deletion
+from swath.pipeline.results.evidence import Evidence, evidence_of
 
 __all__ = ["StoreJobs"]
 
@@ -66,6 +68,10 @@ class StoreJobs:
     async def item(self, job_id: str, item_id: str) -> ItemRecord:
         """See Jobs."""
         return await self._store.item(job_id, item_id)
+
+    async def evidence(self, job_id: str, item_id: str) -> Evidence:
+        """See Jobs."""
+        return await evidence_of(self._store, self._services.storage, await self._store.status(job_id), item_id)
 
     async def pause(self, job_id: str) -> JobStatus:
         """See Jobs."""
@@ -109,7 +115,7 @@ class StoreJobs:
 
     async def delete(self, job_id: str) -> None:
         """See Jobs."""
-        await self._store.delete(job_id)
+        await mark_for_deletion(self._store, job_id)
 
     async def removed(self, job_id: str) -> bool:
         """See Jobs."""

@@ -1,4 +1,4 @@
-"""`swath jobs item`: everything that is known of one item."""
+"""`swath jobs item`: everything that is known of one item, and the evidence for each of its values."""
 
 from __future__ import annotations
 
@@ -6,29 +6,78 @@ import datetime as dt
 import json
 
 import click
+import msgspec
 
 from swath.domain.attempt import Attempt, Ended
+from swath.domain.errors import UnknownName
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job
 from swath.domain.manifest import entry_with_past
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.jobs.opened import Jobs, open_jobs
 from swath.entrypoints.cli.output import print_json
+from swath.pipeline.results.evidence import Evidence, Value
 from swath.settings import Settings
 
 __all__ = ["show_item"]
 
+LONGEST_VALUE = 200
 
-async def show_item(settings: Settings, job_id: str, item_id: str, *, as_json: bool) -> ExitCode:
-    """Prints it."""
+
+async def show_item(settings: Settings, job_id: str, item_id: str, field: str | None, *, as_json: bool) -> ExitCode:
+    """Prints it; of its values those of one field, if that is given."""
     async with open_jobs(settings, only_looks=True) as jobs:
         job = (await jobs.status(job_id)).job
         record = await jobs.item(job_id, item_id)
+        evidence = await jobs.evidence(job_id, item_id)
+    if field is not None:
+        evidence = _only(evidence, field)
     if as_json:
-        print_json(entry_with_past(job, record) | {"location": jobs.location(job_id)})
-    else:
+        more = {"location": jobs.location(job_id), "evidence": msgspec.to_builtins(evidence)}
+        print_json(entry_with_past(job, record) | more)
+        return ExitCode.COMPLETE
+    if field is None:
         _tell(record, job, jobs)
+    _tell_evidence(evidence)
     return ExitCode.COMPLETE
+
+
+def _only(evidence: Evidence, field: str) -> Evidence:
+    """One field, with what lies below it."""
+    values = tuple(one for one in evidence.values if one.field == field or one.field.startswith(f"{field}."))
+    if not values and evidence.values:
+        raise UnknownName.of("field", field, (one.field for one in evidence.values), "leave out --field to see all")
+    return msgspec.structs.replace(evidence, values=values)
+
+
+def _tell_evidence(evidence: Evidence) -> None:
+    for page in evidence.pages:
+        cached = ", from the cache" if page.from_cache else ""
+        _line(f"page {page.name}", f"{page.url} ({page.status}, {_moment(page.fetched_at)}{cached})")
+        _line("  sha256", page.sha256)
+        _line("  stored", page.artifact or "not kept")
+    if evidence.values:
+        by = f"{evidence.scraper_id} {evidence.scraper_version}".rstrip()
+        way = "" if evidence.proxy_tier is None else f", proxy {evidence.proxy_tier}"
+        _line("record", f"version {evidence.version}, by {by}, generation {evidence.generation}{way}")
+    several = evidence.values and evidence.values[-1].record > 1
+    for value in evidence.values:
+        number = f"{value.record}: " if several else ""
+        _line("value", f"{number}{value.field} = {_short(value.value)} ({_from(value)})")
+    for damage in evidence.damage:
+        _line("damage", damage)
+
+
+def _from(value: Value) -> str:
+    """Never more than is known: of several pages, those in which its text occurs."""
+    if len(value.pages) > 1 and value.found_in:
+        return f"found in {', '.join(value.found_in)}"
+    return f"from {', '.join(value.pages)}" if value.pages else "its pages are not known"
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def _tell(record: ItemRecord, job: Job, jobs: Jobs) -> None:

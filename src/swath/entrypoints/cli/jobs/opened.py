@@ -18,6 +18,7 @@ from swath.domain.selection import Selection
 from swath.domain.webhook import Webhook
 from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.progress import Display
+from swath.pipeline.results.evidence import Evidence
 from swath.settings import Settings
 
 __all__ = ["Jobs", "only_here", "open_jobs"]
@@ -44,6 +45,10 @@ class Jobs(Protocol):
 
     async def item(self, job_id: str, item_id: str) -> ItemRecord:
         """One item with all that is known of it."""
+        ...
+
+    async def evidence(self, job_id: str, item_id: str) -> Evidence:
+        """Its values, and the pages that they were extracted from."""
         ...
 
     async def pause(self, job_id: str) -> JobStatus:

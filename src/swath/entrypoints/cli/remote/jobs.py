@@ -9,9 +9,12 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 from urllib.parse import quote
 
+import msgspec
+
 from swath.domain.errors import BadInput
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
+from swath.domain.layout import file_of
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.result import Artifact
 from swath.domain.selection import Selection
@@ -25,6 +28,7 @@ from swath.entrypoints.cli.remote.events import follow
 from swath.entrypoints.cli.remote.patience import until_ended, until_gone, until_sent
 from swath.entrypoints.cli.remote.shapes import item_of, merge_patch, status_of, webhook_of
 from swath.pipeline.accept.explain import listed
+from swath.pipeline.results.evidence import Evidence
 
 __all__ = ["ServerJobs"]
 
@@ -77,6 +81,12 @@ class ServerJobs:
         view = await self._client.ask("GET", "jobs", job_id, "items", item_id)
         with self._client.understanding():
             return item_of(view)
+
+    async def evidence(self, job_id: str, item_id: str) -> Evidence:
+        """See Jobs."""
+        view = await self._client.ask("GET", "jobs", job_id, "items", item_id, query={"evidence": "true"})
+        with self._client.understanding():
+            return msgspec.convert(view["evidence"], Evidence)
 
     async def pause(self, job_id: str) -> JobStatus:
         """See Jobs."""
@@ -150,7 +160,7 @@ class ServerJobs:
     def place_of(self, job_id: str, item_id: str, artifact: Artifact) -> str:
         """See Jobs."""
         path = "/".join(quote(part, safe="") for part in ("jobs", job_id, "items", item_id, "download"))
-        name = quote(artifact.key.rpartition("/")[2], safe="")
+        name = quote(file_of(item_id, artifact.key), safe="")
         return f"{self._client.address.url}/{path}?artifact={name}"
 
     def command(self, *words: str) -> str:

@@ -36,6 +36,9 @@ def status_of(view: Mapping[str, Any]) -> JobStatus:
         waiting_for=None if view["waiting_for"] is None else WaitingFor(view["waiting_for"]),
         deleting=view["deleting"],
         cost=view["cost"],
+        manifest=None
+        if view["cache_hits"] is None
+        else {"cache_hits": view["cache_hits"]},  # all that a view has of it
         sites=msgspec.convert(view["sites"], tuple[SiteOutlook, ...]),
         closed_seconds=closed_seconds,
         versions=view["versions"],

@@ -1,0 +1,65 @@
+"""`GET /jobs/{id}/export`: all records of a job in the form that other tools read (R5). After: exports.py."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from swath.domain.service_key import Scope
+from swath.entrypoints.api.controller import Control
+from swath.entrypoints.api.edge import segment_text
+from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
+from swath.entrypoints.api.gate import needs
+from swath.entrypoints.api.inert import file_name, inert
+from swath.entrypoints.api.routing import ApiRoute
+from swath.pipeline.results.export import Export, Format, Wish
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["results"], route_class=ApiRoute, dependencies=[Depends(needs(Scope.READ))])
+
+_TYPES: Final = {
+    Format.CSV: "text/csv; charset=utf-8",
+    Format.JSONL: "application/x-ndjson",
+    Format.PARQUET: "application/vnd.apache.parquet",
+    Format.SQLITE: "application/vnd.sqlite3",
+}
+_CONTENT: Final[dict[str, Any]] = {
+    kind.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}} for kind in _TYPES.values()
+}
+_ERRORS: Final = (
+    ErrorCode.JOB_NOT_FOUND,
+    ErrorCode.VALIDATION_ERROR,
+    ErrorCode.RESULTS_NOT_READY,
+    ErrorCode.CONFLICT,
+    ErrorCode.RATE_LIMITED,
+    ErrorCode.STORE_UNAVAILABLE,
+)
+
+
+@router.get(
+    "/jobs/{job_id}/export",
+    response_class=Response,
+    responses={200: {"content": _CONTENT, "description": "The records, to be saved."}, **declared(*_ERRORS)},
+)
+async def export(
+    job_id: str,
+    controller: Control,
+    form: Annotated[
+        Literal["csv", "jsonl", "parquet", "sqlite"],
+        Query(alias="format", description="For all files of all items use `swath jobs export --format files`."),
+    ],
+    raw: Annotated[bool, Query(description="CSV as it is, not made safe for spreadsheets.")] = False,
+    state: Annotated[Literal["success", "all"], Query(description="all: also items that have no record.")] = "success",
+    partial: Annotated[bool, Query(description="What is there so far of a job that has not ended.")] = False,
+) -> Response:
+    """All records of a job, with where each comes from. Whoever gets the end of it has got all."""
+    services, wanted = controller.services, Format(form)
+    status = await services.store.status(segment_text(job_id))
+    if not (status.state.terminal or status.deleting or partial):
+        said = f"job {status.job.job_id!r} is {status.state.value}; its results are there when it has ended"
+        raise ApiError(ErrorCode.RESULTS_NOT_READY, said, {"status": status.state.value})
+    wish = Wish(wanted, raw=raw, everything=state == "all", partial=partial)
+    made = controller.exports.answer(Export(services.store, services.storage, status, wish), wanted)
+    return inert(made, {}, file_name(f"{status.job.job_id}.{wanted.value}"), _TYPES[wanted])

@@ -1,0 +1,151 @@
+"""`swath jobs versions` and `swath jobs use`: which results of a job there are, how they differ, and which readers get.
+
+Before: `swath jobs reextract` made them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+import click
+import msgspec
+
+from swath.bootstrap import Services, open_services
+from swath.domain.errors import BadInput
+from swath.domain.versions import check_version, version_job_id
+from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.output import command, counted, print_json, print_table
+from swath.pipeline.results.diff import DIFF_KEY, Diff, Example, FieldDiff, read_diff
+from swath.pipeline.results.versions import Version, use_version, versions_of
+from swath.settings import Settings
+
+__all__ = ["diff_json", "show_versions", "tell_diff", "use_job_version"]
+
+_CHANGES = ("filled", "changed", "lost")
+
+
+async def use_job_version(settings: Settings, job_id: str, number: int, *, as_json: bool) -> ExitCode:
+    """Moves the pointer."""
+    async with open_services(settings) as services:
+        status = await use_version(services.store, job_id, number)
+    if as_json:
+        print_json({"job_id": job_id, "versions": status.versions, "current_version": status.current_version})
+    else:
+        click.echo(f"readers of job {job_id} get version {status.current_version} from now on")
+    return ExitCode.COMPLETE
+
+
+async def show_versions(settings: Settings, job_id: str, number: int | None, *, as_json: bool) -> ExitCode:
+    """Lists them, or shows what is different in one of them."""
+    async with open_services(settings, only_looks=True) as services:
+        status = await services.store.status(job_id)
+        if number is not None:
+            check_version(job_id, number, status.versions)
+            return await _show_diff(services, job_id, number, as_json=as_json)
+        found = await versions_of(services.store, status)
+        if as_json:
+            print_json([_version_json(services, version) for version in found])
+            return ExitCode.COMPLETE
+    print_table(
+        ("version", "current", "status", "success", "failed", "scraper", "ended", "job"),
+        [_row(version) for version in found],
+        shorten=("job", "scraper"),
+    )
+    if len(found) > 1:
+        click.echo(f"what is different: {command('jobs', 'versions', job_id, '--diff', str(found[-1].number))}")
+    return ExitCode.COMPLETE
+
+
+async def _show_diff(services: Services, job_id: str, number: int, *, as_json: bool) -> ExitCode:
+    diff = await read_diff(services.storage, version_job_id(job_id, number))
+    if diff is None:
+        raise BadInput(f"there is no diff of version {number} of job {job_id!r}: it is the first, or has not ended")
+    if as_json:
+        print_json(diff_json(diff))
+    else:
+        tell_diff(diff)
+    return ExitCode.COMPLETE
+
+
+def _row(version: Version) -> tuple[str, ...]:
+    status = version.status
+    ended = "" if status.ended_at is None else _moment(status.ended_at)
+    return (
+        f"{version.number}{' (sample)' if version.sample else ''}",
+        "yes" if version.current else "",
+        status.state.value,
+        f"{status.counts.success:,}",
+        f"{status.counts.failed:,}",
+        f"{status.job.scraper_id}@{version.scraper_version}",
+        ended,
+        status.job.job_id,
+    )
+
+
+def _moment(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _version_json(services: Services, version: Version) -> dict[str, Any]:
+    status = version.status
+    place = f"{services.storage.location(status.job.job_id)}/{DIFF_KEY}"
+    return {
+        "version": version.number,
+        "current": version.current,
+        "sample": version.sample,
+        "job_id": status.job.job_id,
+        "status": status.state.value,
+        "counts": msgspec.to_builtins(status.counts),
+        "scraper_id": status.job.scraper_id,
+        "scraper_version": version.scraper_version,
+        "ended_at": status.ended_at,
+        "diff": place if version.number > 1 and status.state.terminal else None,
+    }
+
+
+def diff_json(diff: Diff | None) -> dict[str, Any] | None:
+    """For machines; the same that is stored."""
+    told: dict[str, Any] | None = msgspec.to_builtins(diff)
+    return told
+
+
+def tell_diff(diff: Diff) -> None:
+    """A table by field, examples, and the items that have no record any more."""
+    click.echo(f"against version {diff.former_version}: {counted(diff.items, 'item')}, {diff.same_items:,} the same")
+    if diff.fields:
+        print_table(
+            ("field", "same", *_CHANGES),
+            [(name, *_numbers(field)) for name, field in diff.fields.items()],
+            shorten=("field",),
+        )
+    for name, field in diff.fields.items():
+        for what in _CHANGES:
+            for one in field.examples.get(what, ()):
+                click.echo(f"  {name} {what}: {_plain(one.item_id)}: {_change(one)}")
+    for why, items in sorted(diff.gone.items()):
+        some = ", ".join(_plain(one.item_id) for one in diff.gone_examples.get(why, ()))
+        click.echo(
+            f"{counted(items, 'item')} had a record and {'has' if items == 1 else 'have'} none now ({why}): {some}"
+        )
+    if diff.gained:
+        click.echo(f"{counted(diff.gained, 'item')} had no record before")
+    if diff.unreadable:
+        click.echo(
+            f"{counted(diff.unreadable, 'item')} could not be compared: see `{command('jobs', 'verify', diff.job_id)}`"
+        )
+
+
+def _numbers(field: FieldDiff) -> tuple[str, ...]:
+    return tuple(f"{number:,}" for number in (field.same, field.filled, field.changed, field.lost))
+
+
+def _change(example: Example) -> str:
+    shown = (_plain(json.dumps(value, ensure_ascii=False)) for value in (example.before, example.after))
+    return " → ".join("nothing" if one == "null" else one for one in shown)
+
+
+def _plain(text: str) -> str:
+    """Text comes from sites, so it must not move the cursor."""
+    return "".join(c if c.isprintable() else "·" for c in text)

@@ -1,0 +1,152 @@
+"""The records of two jobs in a temporary SQLite file, to be met in order of their keys, whatever number they have.
+
+Before: compare.py puts the records in. After: it reads them back, the same key of both jobs together. A key that many
+records share takes no more memory than one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from swath.domain.errors import BadInput
+from swath.pipeline.results.flatten import Scalar
+
+__all__ = ["CompareTable", "Keyed", "Meeting", "Side", "Unkeyed", "compare_table"]
+
+_CACHE_KIB: Final = 32_768
+_SCHEMA: Final = (
+    "PRAGMA journal_mode = OFF",
+    "PRAGMA synchronous = OFF",
+    "PRAGMA temp_store = FILE",
+    f"PRAGMA cache_size = -{_CACHE_KIB}",
+    "CREATE TABLE records (key TEXT, side INTEGER, item_id TEXT, number INTEGER, data BLOB)",
+    "CREATE TABLE unkeyed (side INTEGER, item_id TEXT, number INTEGER)",
+    "CREATE TABLE without_record (item_id TEXT PRIMARY KEY) WITHOUT ROWID",
+    "BEGIN",
+)
+_IN_ORDER: Final = """
+    SELECT key, side, records.item_id, data, without_record.item_id IS NOT NULL FROM records
+    LEFT JOIN without_record ON without_record.item_id = records.item_id
+    ORDER BY key, side, records.item_id, number
+"""
+
+
+class Side(IntEnum):
+    """Which of the two jobs."""
+
+    A = 0
+    B = 1
+
+
+class Unkeyed(NamedTuple):
+    """A record that lacks a part of the key."""
+
+    side: Side
+    item_id: str
+    number: int
+
+
+class Keyed(NamedTuple):
+    """A record with what of it is compared."""
+
+    side: Side
+    key: tuple[str, ...]
+    item_id: str
+    number: int
+    data: Mapping[str, Scalar]
+
+
+class Meeting(NamedTuple):
+    """All records of one key: how many there are of each job, and the first of each. `has_no_record`: the site had none
+    when job B asked for the item that A has it from."""
+
+    key: tuple[str, ...]
+    counts: tuple[int, int]
+    items: tuple[str | None, str | None]
+    data: tuple[Mapping[str, Scalar], Mapping[str, Scalar]]
+    has_no_record: bool
+
+
+class CompareTable:
+    """All methods block. First everything is put in, then `close_intake`, then it can be read as often as needed."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def add(self, keyed: Iterable[Keyed], unkeyed: Iterable[Unkeyed]) -> None:
+        """Some records."""
+        encode = msgspec.json.encode
+        rows = [(encode(one.key).decode(), one.side, one.item_id, one.number, encode(one.data)) for one in keyed]
+        self._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", rows)
+        self._db.executemany("INSERT INTO unkeyed VALUES (?, ?, ?)", unkeyed)
+
+    def add_without_record(self, item_ids: Iterable[str]) -> None:
+        """Items of job B for which the site has no record."""
+        self._db.executemany("INSERT OR IGNORE INTO without_record VALUES (?)", ([one] for one in item_ids))
+
+    def close_intake(self) -> None:
+        """Nothing more is put in."""
+        self._db.execute("CREATE INDEX by_key ON records (key, side, item_id, number)")
+        self._db.execute("COMMIT")
+
+    def count(self, side: Side) -> tuple[int, int]:
+        """How many records with a key, and without."""
+        counts = [
+            self._db.execute(f"SELECT count(*) FROM {table} WHERE side = ?", [side]).fetchone()[0]  # noqa: S608 two names
+            for table in ("records", "unkeyed")
+        ]
+        return counts[0], counts[1]
+
+    def unkeyed(self) -> Iterator[Unkeyed]:
+        """Job A's first, by item."""
+        for side, item_id, number in self._db.execute("SELECT * FROM unkeyed ORDER BY side, item_id, number"):
+            yield Unkeyed(Side(side), item_id, number)
+
+    def meetings(self) -> Iterator[Meeting]:
+        """In order of the keys."""
+        key: str | None = None
+        counts, first = [0, 0], list[tuple[str, bytes, bool] | None]((None, None))
+        for found, side, item_id, data, has_no_record in self._db.execute(_IN_ORDER):
+            if found != key:
+                if key is not None:
+                    yield _meeting(key, counts, first)
+                key, counts, first = found, [0, 0], [None, None]
+            counts[side] += 1
+            first[side] = first[side] or (item_id, data, bool(has_no_record))
+        if key is not None:
+            yield _meeting(key, counts, first)
+
+
+def _meeting(key: str, counts: Sequence[int], first: Sequence[tuple[str, bytes, bool] | None]) -> Meeting:
+    a, b = first
+    return Meeting(
+        tuple(msgspec.json.decode(key)),
+        (counts[0], counts[1]),
+        (a and a[0], b and b[0]),
+        ({} if a is None else msgspec.json.decode(a[1]), {} if b is None else msgspec.json.decode(b[1])),
+        a is not None and a[2],
+    )
+
+
+@contextmanager
+def compare_table() -> Iterator[CompareTable]:
+    """An empty one, gone with all it holds at the end. Raises BadInput when there is no room for it."""
+    with tempfile.TemporaryDirectory(prefix="swath-compare-") as folder:
+        db = sqlite3.connect(Path(folder) / "records.db", isolation_level=None, check_same_thread=False)
+        try:
+            for statement in _SCHEMA:
+                db.execute(statement)
+            yield CompareTable(db)
+        except sqlite3.OperationalError as error:
+            told = f"the comparison cannot be made in {tempfile.gettempdir()}: {error}"
+            raise BadInput(f"{told}; make room there, or let TMPDIR name another folder") from error
+        finally:
+            db.close()

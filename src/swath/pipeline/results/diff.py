@@ -1,0 +1,237 @@
+"""Diff: what a new version of a job's results says otherwise than the one that readers got so far, field by field (R6).
+
+Before: a version was made of the stored pages (versions.py). After: the diff lies beside it as a document, and says
+whether readers may be given the new version. Read in order of `seq`; memory does not grow with the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Final, NamedTuple
+
+import msgspec
+
+from swath.domain.attempt import Finding
+from swath.domain.errors import StoreDamaged
+from swath.domain.item import ItemRecord
+from swath.domain.job import JobStatus
+from swath.domain.layout import file_of
+from swath.domain.result import Artifact
+from swath.domain.transitions import ItemState
+from swath.domain.versions import current_job_id
+from swath.pipeline.finish.artifacts import DATA_FILE
+from swath.pipeline.results.bulk_read import contents_of_many, in_groups
+from swath.pipeline.results.flatten import Scalar, flatten
+from swath.pipeline.results.stored_pages import records_at
+from swath.ports.job_store import JobStore
+from swath.ports.result_storage import ResultStorage
+
+__all__ = ["DIFF_KEY", "Diff", "Example", "FieldDiff", "compare_versions", "read_diff"]
+
+DIFF_KEY: Final = "diff.json"
+
+BATCH_ITEMS: Final = 500
+MOST_EXAMPLES: Final = 3
+MOST_FIELDS: Final = 1_000  # records whose names are data would else make a field of each
+OTHER_FIELDS: Final = "(others)"
+VALUE_CHARACTERS: Final = 200
+
+_NOTHING: Final = frozenset({None, "", "[]", "{}"})
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A value, or an end, in both versions; long ones are cut."""
+
+    item_id: str
+    before: Scalar
+    after: Scalar
+
+
+class FieldDiff(msgspec.Struct):
+    """The values of one field. `filled`: there was none before; `lost`: there is none now."""
+
+    same: int = 0
+    filled: int = 0
+    changed: int = 0
+    lost: int = 0
+    examples: dict[str, list[Example]] = {}
+
+
+class Diff(msgspec.Struct, kw_only=True):
+    """`items` were looked at. `gone` had a record before and have none now, by the kind of failure or `not_found`;
+    `still_none` had none before either, `gained` have one only now, and of `unreadable` a stored file is damaged."""
+
+    job_id: str
+    version: int
+    former_version: int
+    items: int = 0
+    same_items: int = 0
+    gained: int = 0
+    still_none: int = 0
+    unreadable: int = 0
+    gone: dict[str, int] = {}
+    gone_examples: dict[str, list[Example]] = {}
+    fields: dict[str, FieldDiff] = {}
+
+    @property
+    def loses_records(self) -> bool:
+        """Whether readers would miss a record that they have now."""
+        return bool(self.gone)
+
+
+_Held = tuple[str, ItemRecord]
+"""An item, and the job that has it."""
+
+
+class _Pair(NamedTuple):
+    before: _Held
+    after: _Held
+
+    @property
+    def size(self) -> int:
+        return _size(self.before[1]) + _size(self.after[1])
+
+
+async def compare_versions(
+    store: JobStore, storage: ResultStorage, status: JobStatus, version: int, version_job_id: str
+) -> Diff:
+    """Compares what a version's job has made with what readers of the job `status` get."""
+    diff = Diff(job_id=status.job.job_id, version=version, former_version=status.current_version)
+    after_seq = 0
+    while after := await store.items(version_job_id, after_seq, BATCH_ITEMS):
+        before = await _former(store, status, [record.seq for record in after])
+        pairs = [_Pair(before[record.seq], (version_job_id, record)) for record in after if record.seq in before]
+        for group in in_groups((pair, pair.size) for pair in pairs):
+            await _add_group(diff, storage, group)
+        after_seq = after[-1].seq
+    return diff
+
+
+async def _add_group(diff: Diff, storage: ResultStorage, group: Sequence[_Pair]) -> None:
+    try:
+        then = await _data(storage, [pair.before for pair in group])
+        now = await _data(storage, [pair.after for pair in group])
+    except StoreDamaged:
+        if len(group) > 1:
+            for pair in group:
+                await _add_group(diff, storage, [pair])
+        else:
+            diff.unreadable += 1
+        return
+    await asyncio.to_thread(_add_all, diff, [pair.after[1] for pair in group], then, now)
+
+
+async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
+    """As it was stored; None if there is none."""
+    try:
+        return msgspec.json.decode(await storage.get(version_job_id, DIFF_KEY), type=Diff)
+    except KeyError:
+        return None
+
+
+async def _former(store: JobStore, status: JobStatus, seqs: Sequence[int]) -> dict[int, _Held]:
+    """Items as readers get them, with the job that has them: what a version lacks is as the first one has it."""
+    job_id, current_id = status.job.job_id, current_job_id(status)
+    found = {seq: (job_id, record) for seq, record in (await records_at(store, job_id, seqs)).items()}
+    if current_id != job_id:
+        newer = await records_at(store, current_id, seqs)
+        found |= {seq: (current_id, record) for seq, record in newer.items()}
+    return found
+
+
+async def _data(storage: ResultStorage, records: Sequence[_Held]) -> list[bytes | None]:
+    found: dict[int, bytes | None] = {}
+    for job_id in dict.fromkeys(job_id for job_id, _ in records):
+        here = [record for of, record in records if of == job_id]
+        files = await contents_of_many(storage, job_id, [(one.item_id, _data_files(one)) for one in here])
+        found |= {one.seq: file.get(DATA_FILE) for one, file in zip(here, files, strict=True)}
+    return [found[record.seq] for _, record in records]
+
+
+def _data_files(record: ItemRecord) -> list[Artifact]:
+    return [artifact for artifact in record.artifacts if file_of(record.item_id, artifact.key) == DATA_FILE]
+
+
+def _size(record: ItemRecord) -> int:
+    return sum(artifact.size for artifact in _data_files(record))
+
+
+def _add_all(
+    diff: Diff, after: Sequence[ItemRecord], then: Sequence[bytes | None], now: Sequence[bytes | None]
+) -> None:
+    for record, before, value in zip(after, then, now, strict=True):
+        diff.items += 1
+        if value is not None:
+            diff.gained += before is None
+            diff.same_items += _add_values(diff, record.item_id, _rows(before), _rows(value))
+        elif before is None:
+            diff.still_none += 1
+        else:
+            _add_gone(diff, record)
+
+
+def _rows(data: bytes | None) -> list[dict[str, Scalar]]:
+    if data is None:
+        return []
+    decoded = msgspec.json.decode(data)
+    return [flatten(one) for one in decoded] if isinstance(decoded, list) else [flatten(decoded)]
+
+
+def _add_values(
+    diff: Diff, item_id: str, before: Sequence[Mapping[str, Scalar]], after: Sequence[Mapping[str, Scalar]]
+) -> bool:
+    """Records of a list are compared by their place in it. Whether all is the same."""
+    same, none = True, dict[str, Scalar]()
+    for old, new in zip_longest(before, after, fillvalue=none):
+        for name in (*new, *(name for name in old if name not in new)):
+            was, becomes = old.get(name), new.get(name)
+            what = _change(was, becomes)
+            if what is None:
+                continue
+            field = _field(diff, name)
+            setattr(field, what, getattr(field, what) + 1)
+            if what != "same":
+                same = False
+                _keep(field.examples, what, Example(item_id, _short(was), _short(becomes)))
+    return same
+
+
+def _change(was: Scalar, becomes: Scalar) -> str | None:
+    if was in _NOTHING:
+        return None if becomes in _NOTHING else "filled"
+    if becomes in _NOTHING:
+        return "lost"
+    return "same" if was == becomes and isinstance(was, bool) is isinstance(becomes, bool) else "changed"
+
+
+def _field(diff: Diff, name: str) -> FieldDiff:
+    if name not in diff.fields and len(diff.fields) >= MOST_FIELDS:
+        name = OTHER_FIELDS
+    return diff.fields.setdefault(name, FieldDiff())
+
+
+def _add_gone(diff: Diff, record: ItemRecord) -> None:
+    if record.failure is not None:
+        why, message = record.failure.kind.value, record.failure.message
+    elif record.finding is Finding.NOT_FOUND:
+        why, message = Finding.NOT_FOUND.value, None
+    else:
+        why, message = record.state.value, record.reason
+    if record.state is ItemState.SUCCESS and record.finding is Finding.FOUND:
+        why = "no_data"
+    diff.gone[why] = diff.gone.get(why, 0) + 1
+    _keep(diff.gone_examples, why, Example(record.item_id, None, _short(message)))
+
+
+def _keep(examples: dict[str, list[Example]], what: str, example: Example) -> None:
+    kept = examples.setdefault(what, [])
+    if len(kept) < MOST_EXAMPLES:
+        kept.append(example)
+
+
+def _short(value: Scalar) -> Scalar:
+    if isinstance(value, str) and len(value) > VALUE_CHARACTERS:
+        return value[: VALUE_CHARACTERS - 1] + "…"
+    return value

@@ -1,0 +1,195 @@
+"""Versions of a job's results (R6): one more is ordered here, as a job over the stored pages, and this is how it ends.
+
+Before: a job has ended whose pages were kept. After: workers run the new job like any other, without the network; at
+its end the diff is written, and readers get the new version if it lacks nothing that the former one had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final, Protocol
+
+import msgspec
+
+from swath.domain.errors import BadInput, Conflict, UnknownName
+from swath.domain.job import Job, JobStatus
+from swath.domain.policy import CircuitBreaker, ExecutionPolicy, Keep, Retries, Throttling
+from swath.domain.transitions import JobState
+from swath.domain.versions import (
+    SAMPLE_LABEL,
+    SCRAPER_VERSION_LABEL,
+    VERSION_LABEL,
+    check_version,
+    is_sample,
+    refuse_unless_ended,
+    version_job_id,
+    version_of,
+)
+from swath.kit.scraper import HttpScraper
+from swath.pipeline.results.diff import DIFF_KEY, compare_versions
+from swath.ports.job_control import JobControl
+from swath.ports.job_store import JobStore
+from swath.ports.result_storage import ResultStorage
+
+__all__ = ["Version", "VersionEnd", "VersionStore", "Wish", "begin_version", "use_version", "versions_of"]
+
+ITEMS_AT_ONCE: Final = 64  # they wait for pages that are read together; what they cost is time of the processor
+_MOST: Final = 100_000
+
+# No site suffers from what fails here, so nothing stops by itself.
+_NEVER_OPENS: Final = CircuitBreaker(
+    min_requests=_MOST, failure_threshold_percentage=1, consecutive_failures=_MOST, max_not_found_percentage=1
+)
+
+
+class VersionStore(JobStore, JobControl, Protocol):
+    """Versions are counted in one half, and made in the other."""
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """By which scraper, from the file `source` if it is not installed; of how many items, if not of all."""
+
+    scraper: HttpScraper
+    source: str | None = None
+    sample: int | None = None
+    concurrency: int | None = None
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A version as people see it. `scraper_version` is what its items say, or will say."""
+
+    number: int
+    status: JobStatus
+    scraper_version: str
+    current: bool
+
+    @property
+    def sample(self) -> bool:
+        """Whether it is of some items only."""
+        return is_sample(self.status.job)
+
+
+async def begin_version(store: VersionStore, now: float, job_id: str, wish: Wish) -> JobStatus:
+    """The job that makes a new version, or one like it that was begun before and has not ended. It may still be
+    `loading`: see version_load.py. Raises Conflict and BadInput when there is nothing to make it of."""
+    status = await store.status(job_id)
+    if status.job.extracts is not None:
+        raise BadInput(f"job {job_id!r} is a version of job {status.job.extracts!r}; name that one")
+    if not wish.scraper.has_extract:
+        raise BadInput(f"scraper {wish.scraper.id!r} has no extract, so there is nothing to read out of the pages")
+    refuse_unless_ended(job_id, status.state)
+    begun = await _unfinished(store, status, wish)
+    if begun is not None:
+        return begun
+    number = await store.add_version(job_id)
+    made = await store.submit(_order(status.job, number, wish, now))
+    try:
+        deleted = (await store.status(job_id)).deleting
+    except UnknownName:
+        deleted = True
+    if deleted:  # whoever deletes the job may have looked for its versions before there was this one
+        await store.abandon(made.job.job_id)
+        raise Conflict.being_deleted(job_id)
+    return made
+
+
+async def _unfinished(store: JobStore, status: JobStatus, wish: Wish) -> JobStatus | None:
+    for version in reversed(await versions_of(store, status)):
+        made, like = version.status, _order(status.job, version.number, wish, 0.0)
+        same = (made.job.scraper_id, made.job.scraper_source, made.job.labels)
+        if not made.state.terminal and same == (like.scraper_id, like.scraper_source, like.labels):
+            return made
+    return None
+
+
+def _order(job: Job, number: int, wish: Wish, now: float) -> Job:
+    labels = {VERSION_LABEL: str(number), SCRAPER_VERSION_LABEL: wish.scraper.version}
+    if wish.sample is not None:
+        labels[SAMPLE_LABEL] = str(wish.sample)
+    policy = ExecutionPolicy(
+        throttling=Throttling(max_concurrent_workers=ITEMS_AT_ONCE),
+        retries=Retries(max_retries=0),
+        timeouts=job.policy.timeouts,
+        circuit_breaker=_NEVER_OPENS,
+        keep=Keep.DATA,
+    )
+    return Job(
+        job_id=version_job_id(job.job_id, number),
+        scraper_id=wish.scraper.id,
+        scraper_source=wish.source,
+        name=f"version {number} of {job.job_id}",
+        labels=labels,
+        priority=job.priority,
+        policy=policy if wish.concurrency is None else policy.with_concurrency(wish.concurrency),
+        created_at=now,
+        layout=job.layout,
+        extracts=job.job_id,
+    )
+
+
+async def versions_of(store: JobStore, status: JobStatus) -> list[Version]:
+    """All that there are, the first first. A number may be missing: whoever counted it died, or it was deleted."""
+    found = []
+    for number in range(1, status.versions + 1):
+        made: JobStatus | None = status
+        if number > 1:
+            made = await _version(store, status.job.job_id, number)
+        if made is not None:
+            by = made.job.labels.get(SCRAPER_VERSION_LABEL) if number > 1 else await _scraper_version(store, made)
+            found.append(Version(number, made, by or "", number == status.current_version))
+    return found
+
+
+async def _version(store: JobStore, job_id: str, number: int) -> JobStatus | None:
+    with contextlib.suppress(UnknownName):
+        made = await store.status(version_job_id(job_id, number))
+        if made.job.extracts == job_id:  # else it is somebody's own job that has such a name
+            return made
+    return None
+
+
+async def _scraper_version(store: JobStore, status: JobStatus) -> str:
+    """The order of a job does not say it; its items do."""
+    first = await store.items(status.job.job_id, 0, 1)
+    return first[0].scraper_version if first else ""
+
+
+async def use_version(store: VersionStore, job_id: str, number: int) -> JobStatus:
+    """Gives readers that version from now on. Raises BadInput for one that they cannot do with."""
+    status = await store.status(job_id)
+    check_version(job_id, number, status.versions)
+    if number > 1:
+        made = await _version(store, job_id, number)
+        if made is None or made.deleting:
+            raise BadInput(f"version {number} of job {job_id!r} is not there any more; see `swath jobs versions`")
+        if is_sample(made.job):
+            raise BadInput(f"version {number} of job {job_id!r} is a sample; make one of all items without --sample")
+        if not made.state.terminal:
+            raise BadInput(f"version {number} of job {job_id!r} is {made.state}; it can be used when it has ended")
+    return await store.set_current(job_id, number)
+
+
+class VersionEnd:
+    """What is done at the end of a job that makes a version, before it is terminal. Can be repeated, by anybody."""
+
+    def __init__(self, store: VersionStore, storage: ResultStorage) -> None:
+        self._store = store
+        self._storage = storage
+
+    async def __call__(self, status: JobStatus, state: JobState) -> None:
+        """Writes the diff; then readers get the version, if nobody would miss anything."""
+        job, number = status.job, version_of(status.job)
+        if job.extracts is None or number is None:
+            return
+        try:
+            scraped = await self._store.status(job.extracts)
+        except UnknownName:
+            return
+        if scraped.current_version == number:  # whoever came so far before has died since, or it has run once more
+            return
+        diff = await compare_versions(self._store, self._storage, scraped, number, job.job_id)
+        await self._storage.put(job.job_id, {DIFF_KEY: msgspec.json.encode(diff)})
+        ran = state in (JobState.COMPLETED, JobState.PARTIALLY_COMPLETED)
+        if ran and not diff.loses_records and not is_sample(job):
+            with contextlib.suppress(Conflict, UnknownName):  # it is being deleted
+                await self._store.set_current(job.extracts, number)

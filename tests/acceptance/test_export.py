@@ -1,0 +1,111 @@
+"""`swath jobs export` from a shell: every format, killed at any moment, and the mistakes that people make."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from swath.observe.crash_points import EXPORT_POINTS
+from tests.acceptance.conftest import Shell
+
+KILLED = 137
+
+
+@pytest.fixture(params=["files", "warc"])
+def job(request: pytest.FixtureRequest, shell: Shell) -> str:
+    """A job of 1,200 items, so that there are several batches; some are not found, some fail."""
+    shell.write("items.csv", "item_id,url,latency_ms\n" + "".join(f"i{n},x,0\n" for n in range(1, 1_201)))
+    done = shell.swath(
+        "run", "example-mock", "--items", "items.csv", "--job-id", "job", "--layout", request.param, "--quiet"
+    )
+    assert done.returncode == 0, done.stderr
+    return "job"
+
+
+def armed(shell: Shell, point: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "swath.testing.crash", "--", *arguments],
+        cwd=shell.folder,
+        env=shell.environment | {"SWATH_CRASH_AT": f"{point}:1"},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith((".", "out")))
+
+
+@pytest.mark.req("R5", "Z2")
+@pytest.mark.parametrize("job", ["warc"], indirect=True)
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".sqlite", ""])
+def test_a_killed_export_has_no_name_and_the_next_one_tidies_up(shell: Shell, job: str, ending: str) -> None:
+    words = ["jobs", "export", job, "--output", f"out{ending}", *([] if ending else ["--format", "files"])]
+    for point in EXPORT_POINTS:
+        died = armed(shell, point, *words)
+        assert died.returncode == KILLED, died.stderr
+        (part,) = left(shell.folder)  # and what the one before left is gone
+        assert part.startswith(f".out{ending}.")
+    done = shell.swath(*words)
+    assert done.returncode == 0, done.stderr
+    assert left(shell.folder) == [f"out{ending}"]
+    assert ("1,200 records, " if ending else "1,200 items, ") in done.stderr
+
+
+@pytest.mark.req("R5", "C2")
+def test_what_people_see(shell: Shell, job: str) -> None:
+    done = shell.swath("jobs", "export", job, "--output", "-", "--format", "csv")
+    assert done.returncode == 0
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [row["_item_id"] for row in rows] == [f"i{n}" for n in range(1, 1_201)]
+    assert [row["_input.item_id"] for row in rows][:2] == ["i1", "i2"]
+    assert "1,200 records" in done.stderr
+    assert "stdout" in done.stderr
+    told = shell.swath("jobs", "export", job, "--output", "out.db", "--json")
+    assert json.loads(told.stdout)["records"] == 1_200
+    with sqlite3.connect(shell.folder / "out.db") as db:
+        assert db.execute("SELECT count(DISTINCT _item_id) FROM records").fetchone() == (1_200,)
+    db.close()
+
+
+MISTAKES = {
+    "job --output records": "Give --format",
+    "job --output -": "Give --format",
+    "job --output - --format sqlite": "cannot be written to stdout",
+    "job --output items.csv": "exists already",
+    "job --output no/such/out.csv": "there is no folder",
+    "job --output /proc/out.csv": "cannot be written",
+    "jib --output out.csv": "did you mean 'job'",
+    "job --output out.csv --server http://127.0.0.1:1": "GET /jobs/JOB/export",
+}
+
+
+@pytest.mark.req("R5", "C2")
+@pytest.mark.parametrize("job", ["warc"], indirect=True)
+def test_mistakes_are_told_in_one_line(shell: Shell, job: str) -> None:
+    for arguments, told in MISTAKES.items():
+        done = shell.swath("jobs", "export", *arguments.split())
+        assert done.returncode == (7 if arguments.startswith("jib") else 2), done.stderr
+        assert told in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert left(shell.folder) == []
+
+
+@pytest.mark.req("R5")
+def test_a_job_that_has_not_ended_is_refused(shell: Shell) -> None:
+    shell.write("items.csv", "item_id\na\n")
+    made = shell.swath("jobs", "create", "example-mock", "--items", "items.csv", "--job-id", "job")
+    assert made.returncode == 0, made.stderr
+    refused = shell.swath("jobs", "export", "job", "--output", "out.csv")
+    assert (refused.returncode, "--partial" in refused.stderr) == (2, True)
+    done = shell.swath("jobs", "export", "job", "--output", "out.csv", "--partial")
+    assert done.returncode == 0, done.stderr
+    assert "1 item had not ended" in done.stderr

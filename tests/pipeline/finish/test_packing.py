@@ -1,0 +1,147 @@
+"""What goes into packs comes out of them again, item by item, whoever settles the lease."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swath.backends.memory.results import MemoryResults
+from swath.domain.errors import StoreDamaged
+from swath.domain.job import Job
+from swath.domain.layout import Layout, PackedAt, file_of, pack_fence
+from swath.domain.page import Exchange, Page
+from swath.domain.policy import ExecutionPolicy, Keep
+from swath.domain.result import Artifact, Download, Result
+from swath.pipeline.finish.artifacts import pages_of
+from swath.pipeline.finish.pack_index import index_document, index_lines
+from swath.pipeline.finish.packing import Packer, artifacts_of, needed_of
+from swath.pipeline.finish.stored import contents
+
+pytestmark = pytest.mark.req("R2", "Z2")
+
+JOB = Job(job_id="job", scraper_id="demo-county", layout=Layout.WARC)
+FENCE = 7
+
+
+def page(name: str = "html", body: bytes = b"<p>Ann</p>") -> Page:
+    exchange = Exchange(method="GET")
+    return Page(name=name, url=f"https://www.a.test/{name}?b=2&a=1", status=200, body=body, exchange=exchange)
+
+
+async def packed(
+    storage: MemoryResults, results: dict[str, Result | None], job: Job = JOB
+) -> dict[str, tuple[Artifact, ...]]:
+    packer = Packer(job)
+    items = {item_id: packer.add(item_id, result, {"state": "success"}) for item_id, result in results.items()}
+    placed = await storage.append(job.job_id, FENCE, packer.additions())
+    return {item_id: artifacts_of(item, placed) for item_id, item in items.items()}
+
+
+ids = st.text(min_size=1, max_size=20)
+bodies = st.binary(max_size=200)
+records = st.none() | st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9), max_size=4)
+results = st.builds(
+    lambda named, files, data: Result(
+        pages=tuple(page(name, body) for name, body in named.items()),
+        downloads=tuple(Download(name, page(body=body)) for name, body in files.items()),
+        data=data,
+    ),
+    st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8), bodies, max_size=3),
+    st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8), bodies, max_size=2),
+    records,
+)
+
+
+@pytest.mark.req("K1")
+@settings(max_examples=60)
+@given(groups=st.lists(st.dictionaries(ids, results, min_size=1, max_size=4), min_size=1, max_size=3))
+async def test_every_file_comes_back_from_its_pack(groups: list[dict[str, Result]]) -> None:
+    storage = MemoryResults()
+    await storage.open_lease("job", FENCE)
+    for group in groups:
+        for item_id, artifacts in (await packed(storage, dict(group))).items():
+            files, result = await contents(storage, "job", item_id, artifacts), group[item_id]
+            assert {(one.name, one.url, one.body) for one in pages_of(files)} == {
+                (one.name, one.url, one.body) for one in result.pages
+            }
+            told = json.loads(files["metadata.json"])
+            assert {one["name"]: files[one["file"]] for one in told["downloads"]} == {
+                one.name: one.body for one in result.downloads
+            }
+            data = json.loads(files["data.json"]) if "data.json" in files else None
+            assert data == (None if result.data is None else json.loads(json.dumps(_whole(result.data))))
+
+
+def _whole(data: dict[str, object]) -> dict[str, object]:
+    """Half characters are stored as U+FFFD."""
+
+    def mended(text: object) -> object:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(text, str) else text
+
+    return {str(mended(key)): mended(value) for key, value in data.items()}
+
+
+@pytest.mark.parametrize("keep", Keep)
+async def test_only_what_the_policy_keeps_is_packed(keep: Keep) -> None:
+    job = Job(job_id="job", scraper_id="x", layout=Layout.WARC, policy=ExecutionPolicy(keep=keep))
+    storage = MemoryResults()
+    await storage.open_lease("job", FENCE)
+    made = await packed(storage, {"a": Result(pages=(page(),), data={"x": 1})}, job)
+    names = {file_of("a", artifact.key) for artifact in made["a"]}
+    assert names == {"metadata.json"} | ({"html.html"} if keep.pages else set()) | (
+        {"data.json"} if keep.data else set()
+    )
+
+
+async def test_an_item_that_cannot_be_written_leaves_nothing_in_the_group() -> None:
+    packer, storage = Packer(JOB), MemoryResults()
+    await storage.open_lease("job", FENCE)
+    one = packer.add("a", Result(pages=(page(),)), {})
+    with pytest.raises(ValueError, match="same name"):
+        packer.add("b", Result(pages=(page(), page())), {})
+    with pytest.raises(TypeError):
+        packer.add("c", Result(pages=(page(),), data=object()), {})
+    placed = await storage.append("job", FENCE, packer.additions())
+    artifacts = artifacts_of(one, placed)
+    needed = needed_of(artifacts)
+    assert {key: len(await storage.get("job", key)) for key in needed} == needed
+
+
+async def test_bytes_that_changed_are_told() -> None:
+    storage = MemoryResults()
+    await storage.open_lease("job", FENCE)
+    (made,) = (await packed(storage, {"a": Result(pages=(page(),))})).values()
+    wrong = [Artifact(artifact.key, artifact.size, "0" * 64) for artifact in made]
+    with pytest.raises(StoreDamaged, match="other bytes"):
+        await contents(storage, "job", "a", wrong)
+    gone = [Artifact(PackedAt("packs/9.warc.gz", 0, 5, "html.html").key, 5, "0" * 64)]
+    with pytest.raises(StoreDamaged, match="is missing"):
+        await contents(storage, "job", "a", gone)
+
+
+async def test_the_index_says_where_each_page_is_sorted_by_its_address() -> None:
+    storage, packer = MemoryResults(), Packer(JOB)
+    await storage.open_lease("job", FENCE)
+    item = packer.add("a", Result(pages=(page("z"), page("b")), downloads=(Download("c.pdf", page("q")),)), {})
+    artifacts = artifacts_of(item, await storage.append("job", FENCE, packer.additions()))
+    lines = index_document(index_lines(artifacts, item.stored)).decode().splitlines()
+    assert [line.split(" ", 1)[0] for line in lines] == [f"test,a)/{name}?a=1&b=2" for name in "bqz"]
+    for line in lines:
+        told = json.loads(line.split(" ", 2)[2])
+        start, length = int(told["offset"]), int(told["length"])
+        at = next(at for artifact in artifacts if (at := PackedAt.of(artifact.key)) and at.start == start)
+        assert (at.length, at.pack) == (length, f"packs/{told['filename']}")
+
+
+@given(
+    pack=st.sampled_from(["packs/7.warc.gz", "packs/7-12.jsonl"]), start=st.integers(0), length=st.integers(0), name=ids
+)
+def test_keys_of_packed_files_can_be_turned_back(pack: str, start: int, length: int, name: str) -> None:
+    at = PackedAt(pack, start, length, name)
+    assert PackedAt.of(at.key) == at
+    assert file_of("whoever", at.key) == name
+    assert pack_fence(pack) == FENCE
+    assert PackedAt.of(f"items/a/{name}") is None

@@ -1,0 +1,130 @@
+"""WARC records as others read them: with warcio, which knows nothing of us, and with our own reader."""
+
+from __future__ import annotations
+
+import io
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from warcio.archiveiterator import ArchiveIterator
+from warcio.checker import Checker
+
+from swath.domain.page import Exchange, Page
+from swath.pipeline.finish.warc import GzipError, body_of, info_record, page_records
+
+pytestmark = pytest.mark.req("R2")
+
+EXCHANGE = Exchange(
+    method="POST",
+    request_headers=(("User-Agent", "swath"), ("Cookie", "session=1234"), ("Authorization", "Bearer abcd")),
+    response_headers=(
+        ("content-type", "text/html; charset=utf-8"),
+        ("content-encoding", "gzip"),
+        ("content-length", "17"),
+        ("set-cookie", "session=1234; Path=/"),
+    ),
+)
+
+
+def page(body: bytes = b"<p>Ann</p>", exchange: Exchange | None = EXCHANGE, url: str = "https://a.test/x?y=1") -> Page:
+    return Page(name="html", url=url, status=200, body=body, fetched_at=1_700_000_000.25, exchange=exchange)
+
+
+def records(*members: bytes) -> list[tuple[str, str | None, dict[str, str], bytes]]:
+    """Kind, address, HTTP headers and content, by warcio, which checks digests too."""
+    found = []
+    for record in ArchiveIterator(io.BytesIO(b"".join(members)), check_digests="raise"):
+        content = record.content_stream().read()
+        headers = {} if record.http_headers is None else dict(record.http_headers.headers)
+        found.append((record.rec_type, record.rec_headers.get_header("WARC-Target-URI"), headers, content))
+    return found
+
+
+def test_a_page_is_a_request_and_a_response_with_their_headers() -> None:
+    one = page()
+    (_, _, _, told), request, response = records(info_record("swath/1", "job"), *page_records(one, one.sha256, "a/x"))
+    assert b"isPartOf: job" in told
+    assert request[:2] == ("request", "https://a.test/x?y=1")
+    assert request[2] == {"Host": "a.test", "User-Agent": "swath", "Cookie": "masked", "Authorization": "masked"}
+    assert response[:2] == ("response", "https://a.test/x?y=1")
+    assert response[2] == {
+        "content-type": "text/html; charset=utf-8",
+        "X-Crawler-content-encoding": "gzip",
+        "X-Crawler-content-length": "17",
+        "set-cookie": "masked",
+        "Content-Length": "10",
+    }
+    assert response[3] == b"<p>Ann</p>"
+
+
+def test_a_page_nobody_knows_the_exchange_of_is_a_resource() -> None:
+    one = page(exchange=None, url="")
+    before, record = page_records(one, one.sha256, "a/x")
+    assert before == b""
+    assert [(kind, url, content) for kind, url, _, content in records(record)] == [
+        ("resource", "urn:swath:none", one.body)
+    ]
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+headers = st.lists(st.tuples(st.text(st.characters(codec="ascii"), min_size=1, max_size=10), texts), max_size=4).map(
+    tuple
+)
+
+
+@settings(max_examples=60)
+@given(
+    body=st.binary(max_size=300),
+    url=texts | texts.map(lambda text: f"http://a.test/{text}"),
+    exchange=st.none()
+    | st.builds(Exchange, method=st.sampled_from(["GET", "POST"]), request_headers=headers, response_headers=headers),
+)
+def test_whatever_a_site_says_the_body_comes_back_and_the_records_stay_apart(
+    body: bytes, url: str, exchange: Exchange | None
+) -> None:
+    one = page(body, exchange, url)
+    before, record = page_records(one, one.sha256, "a/x")
+    assert body_of(record) == body
+    found = records(before, record)
+    assert [kind for kind, *_ in found] == (
+        ["resource"] if exchange is None or not url.startswith("http://") else ["request", "response"]
+    )
+    assert found[-1][3] == body
+
+
+@pytest.mark.parametrize("damage", ["short", "garbled", "no record"])
+def test_what_is_no_record_is_told(damage: str) -> None:
+    one = page()
+    _, record = page_records(one, one.sha256, "a/x")
+    member = {"short": record[:-9], "garbled": b"x" + record[1:], "no record": _member(b"WARC/1.1\r\n")}[damage]
+    with pytest.raises((ValueError, GzipError)):
+        body_of(member)
+
+
+def _member(data: bytes) -> bytes:
+    packing = zlib.compressobj(wbits=31)
+    return packing.compress(data) + packing.flush()
+
+
+def test_the_checker_of_warcio_has_nothing_to_say(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path)
+    pages = [page(), page(b"", EXCHANGE), page(b"%PDF" * 1_000, None, "https://a.test/b.pdf")]
+    whole = info_record("swath/1", "job") + b"".join(
+        part for one in pages for part in page_records(one, one.sha256, "a/x")
+    )
+    with open(f"{folder}/x.warc.gz", "wb") as file:  # noqa: PTH123 a plain file for a plain tool
+        file.write(whole)
+    checker = Checker(_Options(f"{folder}/x.warc.gz"))
+    checker.process_all()
+    assert checker.exit_value == 0
+    assert "fail" not in capsys.readouterr().out
+
+
+class _Options:
+    """The command line of `warcio check`."""
+
+    def __init__(self, file: str) -> None:
+        self.inputs = [file]
+        self.verbose = True

@@ -1,0 +1,42 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from swath.backends.embedded.results import FolderResults
+from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.store import MemoryStore
+from swath.domain.layout import Layout
+from swath.ports.result_storage import ResultStorage
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.orders import Store
+
+
+@pytest.fixture(params=list(Layout))
+def layout(request: pytest.FixtureRequest) -> Layout:
+    found: Layout = request.param
+    return found
+
+
+@pytest.fixture(params=["memory", "embedded"])
+def place(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+async def store(place: str, tmp_path: Path) -> AsyncIterator[Store]:
+    made: Store = MemoryStore(FakeClock()) if place == "memory" else EmbeddedStore.open(tmp_path, FakeClock())
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def storage(place: str, tmp_path: Path) -> AsyncIterator[ResultStorage]:
+    if place == "memory":
+        yield MemoryResults()
+        return
+    made = FolderResults(tmp_path / "results")
+    yield made
+    await made.close()
