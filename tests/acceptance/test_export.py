@@ -19,8 +19,8 @@ KILLED = 137
 
 @pytest.fixture(params=["files", "warc"])
 def job(request: pytest.FixtureRequest, shell: Shell) -> str:
-    """A job of 1,200 items, so that there are several batches; some are not found, some fail."""
-    shell.write("items.csv", "item_id,url,latency_ms\n" + "".join(f"i{n},x,0\n" for n in range(1, 1_201)))
+    """A job of 1,200 items, so that there are several batches."""
+    shell.write("items.csv", "parcel\n" + "".join(f"i{n}\n" for n in range(1, 1_201)))
     done = shell.swath(
         "run", "example-mock", "--items", "items.csv", "--job-id", "job", "--layout", request.param, "--quiet"
     )
@@ -66,7 +66,7 @@ def test_what_people_see(shell: Shell, job: str) -> None:
     assert done.returncode == 0
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert [row["_item_id"] for row in rows] == [f"i{n}" for n in range(1, 1_201)]
-    assert [row["_input.item_id"] for row in rows][:2] == ["i1", "i2"]
+    assert [row["_input.parcel"] for row in rows][:2] == ["i1", "i2"]
     assert "1,200 records" in done.stderr
     assert "stdout" in done.stderr
     told = shell.swath("jobs", "export", job, "--output", "out.db", "--json")

@@ -105,9 +105,10 @@ async def test_damage_before_the_first_byte_is_told(api: Api) -> None:
 @pytest.mark.usefixtures("job")
 async def test_only_a_few_are_made_at_once_and_places_come_back(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exports, "PLACE_SECONDS", 0.2)
-    gate, survey = asyncio.Event(), Export._survey
+    gate, entered, survey = asyncio.Event(), asyncio.Semaphore(0), Export._survey
 
     async def waits(self: Export) -> Any:
+        entered.release()
         await gate.wait()
         return await survey(self)
 
@@ -117,7 +118,8 @@ async def test_only_a_few_are_made_at_once_and_places_come_back(api: Api, monkey
         return (await api.client.get("/jobs/job/export", params={"format": "csv"})).status_code
 
     held = [asyncio.create_task(ask()) for _ in range(exports.MOST_AT_ONCE)]
-    await asyncio.sleep(0.05)
+    for _ in held:
+        await entered.acquire()
     assert await ask() == 429
     gate.set()
     assert await asyncio.gather(*held) == [200] * exports.MOST_AT_ONCE

@@ -49,6 +49,7 @@ async def test_all_endpoints_are_there(api: Api) -> None:
         **{f"/jobs/{{job_id}}/{verb}": {"post"} for verb in ("start", "pause", "resume", "cancel", "retry")},
         "/jobs/{job_id}/policy": {"patch"},
         "/jobs/{job_id}/results": {"get"},
+        "/jobs/{job_id}/export": {"get"},
         "/jobs/{job_id}/items/{item_id}/download": {"get"},
         "/jobs/{job_id}/events": {"get"},
         "/events": {"get"},

@@ -19,7 +19,7 @@ MOCK: dict[str, Any] = {
 @pytest.mark.req("R6")
 @pytest.mark.parametrize("layout", ["files", "warc"])
 async def test_a_version_is_ordered_listed_and_chosen(tmp_path: Path, layout: str) -> None:
-    async with running(tmp_path, works=True) as api:
+    async with running(tmp_path, work=True) as api:
         await api.data("POST", "/jobs", json={**MOCK, "layout": layout})
         await until_ended(api, "a")
         made = await api.data("POST", "/jobs/a/reextract", json={"scraper_id": "example-mock", "scraper_version": "1"})
@@ -36,7 +36,7 @@ async def test_a_version_is_ordered_listed_and_chosen(tmp_path: Path, layout: st
 
 @pytest.mark.req("R6")
 async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
-    async with running(tmp_path, works=True) as api:
+    async with running(tmp_path, work=True) as api:
         await api.data("POST", "/jobs", json=MOCK)
         await until_ended(api, "a")
         order = {"scraper_id": "example-mock"}

@@ -10,18 +10,21 @@ from swath.backends.memory.site_book import MemorySiteBook
 from swath.backends.memory.store import MemoryStore
 from swath.domain.attempt import Ended
 from swath.domain.failure import Failure, FailureKind
+from swath.domain.layout import INDEX, WARC, Layout
 from swath.domain.lease import LeasedItem
 from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState
 from swath.pipeline.dispatch.rescue import Rescuer
 from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
+from swath.pipeline.finish.stored import contents
 from swath.pipeline.finish.verify import ProblemCode, verify
-from swath.ports.result_storage import StagedItem
+from swath.ports.result_storage import Addition, StagedItem
 from swath.testing.aws_servers import Endpoints
 from swath.testing.clock import FakeClock
 from tests.aws.storages import all_files, results
 from tests.pipeline.finish.running import every_kind, finish_lease, loaded, run, successes
+from tests.pipeline.making import MISSING, Made, end_lease, load, make_job, page
 
 IDS = [f"100-01-{n:03}" for n in range(1, 24)] + ["a/b \N{SNOWMAN}", "x" * 400, "\N{PILE OF POO}" * 300]
 
@@ -161,3 +164,45 @@ async def test_a_deleted_job_leaves_nothing_but_a_nameless_tombstone(
     assert left == [tombstone("job")]
     assert "job" not in left[0]
     assert await storage._objects.get(left[0]) == b""
+
+
+def made(n: int) -> Made:
+    return Made(data={"n": n}, pages=(page("html", b"<p>planted %d</p>" % n * 200),))
+
+
+PACKED = {f"100-{n:02}": made(n) for n in range(30)} | {"gone": Made(how=MISSING), "a/b \N{SNOWMAN}": made(77)}
+
+
+@pytest.mark.req("R2", "R4", "Z1", "Z2")
+async def test_a_packed_job_verifies_after_a_rescue_on_another_host_and_a_late_pack_is_no_stray(
+    store: MemoryStore, storage: S3Results, clock: FakeClock, aws: Endpoints, aws_name: str
+) -> None:
+    await load(store, list(PACKED), "job", Layout.WARC)
+    dead = await store.claim("dead")
+    assert dead is not None
+    await end_lease(store, storage, dead, PACKED, settle=False)
+    store.kill("dead")
+    other = results(aws, aws_name)
+    await Rescuer(store, other, MemorySiteBook(clock), "other").run_once()
+    while (lease := await store.claim("other")) is not None:
+        await end_lease(store, other, lease, PACKED)
+    await other.put("job", {f"packs/{dead.fence}-0000aaaa-00099.{WARC}": b"late"})
+    await end(store, other, clock)
+    await assert_verified(store, results(aws, aws_name))
+    assert f"packs/{dead.fence}.{INDEX}" in await all_files(other)
+    record = await store.item("job", "100-07")
+    files = await contents(other, "job", "100-07", record.artifacts)
+    assert (files["html.html"], files["data.json"]) == (PACKED["100-07"].pages[0].body, b'{"n":7}')
+
+
+@pytest.mark.req("R2", "J6", "R1")
+async def test_nothing_of_a_deleted_packed_job_is_left(
+    store: MemoryStore, storage: S3Results, clock: FakeClock, aws: Endpoints, aws_name: str
+) -> None:
+    await make_job(store, storage, clock, PACKED, layout=Layout.WARC)
+    await assert_verified(store, storage)
+    await storage.open_lease("job", 99)
+    await storage.append("job", 99, {WARC: Addition(b"planted")})
+    await store.delete("job")
+    assert await Remover(store, results(aws, aws_name), clock, "remover").run_once() == "job"
+    assert [path async for page in storage._objects.pages("") for path in page] == [tombstone("job")]

@@ -106,7 +106,7 @@ def result(name: str, cpu_ms: float = 1.0, items_per_second: float = 1_000.0) ->
 
 
 def test_a_round_that_went_wrong_does_not_move_the_figures() -> None:
-    good = result("swath data")
+    good = result("swath warc")
     noisy = replace(good, samples=(*good.samples, *good.samples, Sample(90.0, 3.0, 900_000_000)))
     assert (noisy.cpu_ms, noisy.items_per_second, noisy.peak_bytes) == (1.0, 1_000.0, 50_000_000)
 
@@ -114,12 +114,12 @@ def test_a_round_that_went_wrong_does_not_move_the_figures() -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs", "limit"),
     [
-        ("swath data", "scrapy default", 1 / 8),
-        ("swath data", "scrapy uvloop", 1 / 6),
-        ("swath data", "crawlee", 1 / 8),
-        ("swath both", "scrapy default", 1 / 4),
-        ("swath both", "scrapy uvloop", 1 / 4),
-        ("swath data 2", "swath data", 1.1),
+        ("swath warc", "scrapy default", 1 / 8),
+        ("swath warc", "scrapy uvloop", 1 / 6),
+        ("swath warc", "crawlee", 1 / 8),
+        ("swath files", "scrapy default", 1 / 4),
+        ("swath files", "scrapy uvloop", 1 / 4),
+        ("swath warc 2", "swath warc", 1.1),
     ],
 )
 def test_an_aim_for_cpu_is_met_just_below_its_limit(ours: str, theirs: str, limit: float) -> None:
@@ -133,8 +133,8 @@ def test_an_aim_for_cpu_is_met_just_below_its_limit(ours: str, theirs: str, limi
 @pytest.mark.parametrize(
     ("ours", "theirs", "limit"),
     [
-        ("swath data", "script data", 0.7),
-        ("swath both", "script files", 0.7),
+        ("swath warc", "script segment", 0.7),
+        ("swath files", "script files", 0.7),
         ("swath load", "scrapy load", 20.0),
     ],
 )
@@ -153,13 +153,13 @@ def test_two_processes_are_judged_by_cpu_and_by_speed() -> None:
 
 
 def test_nothing_to_compare_with_meets_no_aim() -> None:
-    (aim,) = aims_of([result("swath data"), result("script data", items_per_second=0)])
+    (aim,) = aims_of([result("swath warc"), result("script segment", items_per_second=0)])
     assert not aim.met
 
 
 def test_the_picture_has_a_bar_for_each_panel_and_contestant() -> None:
     loads = replace(result("swath load"), kind="load")
-    picture = chart.draw([result("swath data"), result("scrapy default", cpu_ms=8.0), loads])
+    picture = chart.draw([result("swath warc"), result("scrapy default", cpu_ms=8.0), loads])
     assert picture.count("<rect") == 1 + 3 * 2
     assert "8.00" in picture
 

@@ -113,12 +113,12 @@ async def test_an_item_is_the_same_but_for_where_its_files_are(ways: Ways, serve
     await served.until("job", "completed")
     for item_id in ("i100", "i404"):
         first, second = [
-            json.loads(await said_by(show_item(at, "job", item_id, as_json=True), ways)) for at in ways.both
+            json.loads(await said_by(show_item(at, "job", item_id, None, as_json=True), ways)) for at in ways.both
         ]
         assert first.pop("location").endswith("/results/job")
         assert second.pop("location") == f"{served.url}/jobs/job/results"
         assert first == second
-    _, told = await ways.each(lambda at, job: show_item(at, job, "i100", as_json=False), "job", "job")
+    _, told = await ways.each(lambda at, job: show_item(at, job, "i100", None, as_json=False), "job", "job")
     place = next(line for line in told.splitlines() if "html.html" in line).split()[1]
     assert (await served.client.get(place)).content == b"<h1>ok</h1>"  # what is shown can be fetched
 
@@ -189,7 +189,7 @@ async def test_only_what_was_changed_is_sent(idle_ways: Ways, idle: Served) -> N
 
 MISTAKES: list[tuple[Callable[[Settings], Awaitable[ExitCode]], type[Exception]]] = [
     (lambda at: show_status(at, "jbo", as_json=True), UnknownName),
-    (lambda at: show_item(at, "job", "nothing", as_json=True), UnknownName),
+    (lambda at: show_item(at, "job", "nothing", None, as_json=True), UnknownName),
     (lambda at: resume_job(at, "gone", as_json=True), UnknownName),
     (lambda at: retry_job(at, "job", Choice(failed=True), run=False, as_json=True), Conflict),
     (lambda at: retry_job(at, "job", Choice(), run=False, as_json=True), BadInput),

@@ -12,7 +12,7 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
 from swath.domain.page import Exchange, Page
-from swath.pipeline.finish.warc import GzipError, body_of, info_record, page_records
+from swath.pipeline.finish.warc import GzipError, RecordIds, body_of, info_record, page_records
 
 pytestmark = pytest.mark.req("R2")
 
@@ -44,7 +44,9 @@ def records(*members: bytes) -> list[tuple[str, str | None, dict[str, str], byte
 
 def test_a_page_is_a_request_and_a_response_with_their_headers() -> None:
     one = page()
-    (_, _, _, told), request, response = records(info_record("swath/1", "job"), *page_records(one, one.sha256, "a/x"))
+    (_, _, _, told), request, response = records(
+        info_record("swath/1", "job", RecordIds()), *page_records(one, one.sha256, "a/x", RecordIds())
+    )
     assert b"isPartOf: job" in told
     assert request[:2] == ("request", "https://a.test/x?y=1")
     assert request[2] == {"Host": "a.test", "User-Agent": "swath", "Cookie": "masked", "Authorization": "masked"}
@@ -61,7 +63,7 @@ def test_a_page_is_a_request_and_a_response_with_their_headers() -> None:
 
 def test_a_page_nobody_knows_the_exchange_of_is_a_resource() -> None:
     one = page(exchange=None, url="")
-    before, record = page_records(one, one.sha256, "a/x")
+    before, record = page_records(one, one.sha256, "a/x", RecordIds())
     assert before == b""
     assert [(kind, url, content) for kind, url, _, content in records(record)] == [
         ("resource", "urn:swath:none", one.body)
@@ -85,7 +87,7 @@ def test_whatever_a_site_says_the_body_comes_back_and_the_records_stay_apart(
     body: bytes, url: str, exchange: Exchange | None
 ) -> None:
     one = page(body, exchange, url)
-    before, record = page_records(one, one.sha256, "a/x")
+    before, record = page_records(one, one.sha256, "a/x", RecordIds())
     assert body_of(record) == body
     found = records(before, record)
     assert [kind for kind, *_ in found] == (
@@ -97,7 +99,7 @@ def test_whatever_a_site_says_the_body_comes_back_and_the_records_stay_apart(
 @pytest.mark.parametrize("damage", ["short", "garbled", "no record"])
 def test_what_is_no_record_is_told(damage: str) -> None:
     one = page()
-    _, record = page_records(one, one.sha256, "a/x")
+    _, record = page_records(one, one.sha256, "a/x", RecordIds())
     member = {"short": record[:-9], "garbled": b"x" + record[1:], "no record": _member(b"WARC/1.1\r\n")}[damage]
     with pytest.raises((ValueError, GzipError)):
         body_of(member)
@@ -111,8 +113,8 @@ def _member(data: bytes) -> bytes:
 def test_the_checker_of_warcio_has_nothing_to_say(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path)
     pages = [page(), page(b"", EXCHANGE), page(b"%PDF" * 1_000, None, "https://a.test/b.pdf")]
-    whole = info_record("swath/1", "job") + b"".join(
-        part for one in pages for part in page_records(one, one.sha256, "a/x")
+    whole = info_record("swath/1", "job", RecordIds()) + b"".join(
+        part for one in pages for part in page_records(one, one.sha256, "a/x", RecordIds())
     )
     with open(f"{folder}/x.warc.gz", "wb") as file:  # noqa: PTH123 a plain file for a plain tool
         file.write(whole)

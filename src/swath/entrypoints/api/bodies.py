@@ -123,6 +123,8 @@ class Reextract(_Body):
 class CurrentVersion(_Body):
     """Which version of the results readers are to get."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"version": 1}]})
+
     version: int = Field(ge=1, le=1_000_000)
 
 

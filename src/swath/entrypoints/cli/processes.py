@@ -93,7 +93,7 @@ async def _end(process: Process, name: str, grace_seconds: float) -> None:
         process.kill()
         await process.wait()
         return
-    if process.returncode:
+    if process.returncode not in (0, -signal.SIGTERM):  # so ends one that had not begun yet
         click.echo(f"swath: {name} (process {process.pid}) {_how_it_ended(process)} while it stopped", err=True)
 
 

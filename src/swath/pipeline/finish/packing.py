@@ -28,7 +28,7 @@ from swath.pipeline.finish.artifacts import (
     stored_download,
     stored_page,
 )
-from swath.pipeline.finish.warc import info_record, page_records
+from swath.pipeline.finish.warc import RecordIds, info_record, page_records
 from swath.ports.result_storage import Addition
 
 __all__ = ["PackedFile", "PackedItem", "Packer", "artifacts_of", "line_parts", "needed_of"]
@@ -72,6 +72,7 @@ class Packer:
         self._job = job
         self._parts: dict[str, list[bytes]] = {WARC: [], RECORDS: []}
         self._sizes = {WARC: 0, RECORDS: 0}
+        self._ids = RecordIds()
 
     def add(self, item_id: str, result: Result | None, about: Mapping[str, Any]) -> PackedItem:
         """Packs one item. Raises for what cannot be written, and then nothing of the item is in the group."""
@@ -83,7 +84,7 @@ class Packer:
         )
         came = (*result.pages, *(download.page for download in result.downloads))
         records = [
-            (one.file, *page_records(page, one.sha256, f"{encode(item_id)}/{one.file}"))
+            (one.file, *page_records(page, one.sha256, f"{encode(item_id)}/{one.file}", self._ids))
             for one, page in zip((*stored.pages, *stored.downloads), came, strict=True)
             if one.file is not None
         ]
@@ -95,7 +96,7 @@ class Packer:
         written = self._put(RECORDS, METADATA_FILE, b"", line)
         files.append(written)
         if data is not None:
-            files.append(written._replace(name=DATA_FILE))
+            files.append(PackedFile(RECORDS, written.start, written.length, DATA_FILE, written.sha256))
         return PackedItem(tuple(files), stored)
 
     def _put(self, ending: str, name: str, before: bytes, data: bytes) -> PackedFile:
@@ -106,7 +107,7 @@ class Packer:
 
     def additions(self) -> dict[str, Addition]:
         """What is to be appended."""
-        heads = {WARC: info_record(f"swath/{swath.__version__}", self._job.job_id), RECORDS: b""}
+        heads = {WARC: info_record(f"swath/{swath.__version__}", self._job.job_id, self._ids), RECORDS: b""}
         return {ending: Addition(b"".join(parts), heads[ending]) for ending, parts in self._parts.items() if parts}
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from http import HTTPStatus
+from itertools import count
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -18,7 +20,7 @@ from isal import isal_zlib
 
 from swath.domain.page import Page
 
-__all__ = ["GzipError", "body_of", "info_record", "page_records"]
+__all__ = ["GzipError", "RecordIds", "body_of", "info_record", "page_records"]
 
 GzipError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 
@@ -29,24 +31,38 @@ _END: Final = b"\r\n\r\n"
 _MASKED: Final = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 _OF_THE_WIRE: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
+_RESERVED: Final = "%/:?#[]@!$&'()*+,;=~-._"
+_URI: Final = re.compile(rf"[A-Za-z0-9{re.escape(_RESERVED)}]+")
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f\x85]+")
 _NOT_IN_NAMES: Final = re.compile(r"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 
 
-def info_record(software: str, about: str) -> bytes:
+def info_record(software: str, about: str, ids: RecordIds) -> bytes:
     """What a file begins with: who made it, and of what."""
     body = f"software: {software}\r\nformat: WARC File Format 1.1\r\nisPartOf: {_plain(about)}\r\n".encode()
     now = datetime.now(UTC).timestamp()
-    head = [("WARC-Type", "warcinfo"), ("WARC-Record-ID", _new_id()), ("WARC-Date", _date(now))]
+    head = [("WARC-Type", "warcinfo"), ("WARC-Record-ID", next(ids)), ("WARC-Date", _date(now))]
     return _member([*head, ("Content-Type", "application/warc-fields")], body)
 
 
-def page_records(page: Page, digest: str, mark: str) -> tuple[bytes, bytes]:
+class RecordIds:
+    """Names for the records of a group: one part by chance for all of them, and a number."""
+
+    def __init__(self) -> None:
+        chance = os.urandom(10).hex()
+        self._first = f"<urn:uuid:{chance[:8]}-{chance[8:12]}-4{chance[12:15]}-a{chance[15:18]}-"
+        self._numbers = count()
+
+    def __next__(self) -> str:
+        return f"{self._first}{next(self._numbers):012x}>"
+
+
+def page_records(page: Page, digest: str, mark: str, ids: RecordIds) -> tuple[bytes, bytes]:
     """What comes before a page's own record (its request, if that is known), and the record with the body.
 
     `digest` is the SHA-256 of the body, `mark` says whose page it is.
     """
-    identity = _new_id()
+    identity = next(ids)
     where = [("WARC-Target-URI", _uri(page.url)), ("WARC-Date", _date(page.fetched_at))]
     of_item = [("WARC-Payload-Digest", f"sha256:{digest}"), ("Swath-File", mark)]
     if page.exchange is None or not page.url.startswith(_WEB):
@@ -55,7 +71,7 @@ def page_records(page: Page, digest: str, mark: str) -> tuple[bytes, bytes]:
         return b"", _member([*head, ("Content-Type", kind)], page.body)
     head = [("WARC-Type", "response"), ("WARC-Record-ID", identity), *where, *of_item]
     response = _member([*head, ("Content-Type", "application/http; msgtype=response")], _response(page))
-    head = [("WARC-Type", "request"), ("WARC-Record-ID", _new_id()), *where, ("WARC-Concurrent-To", identity)]
+    head = [("WARC-Type", "request"), ("WARC-Record-ID", next(ids)), *where, ("WARC-Concurrent-To", identity)]
     request = _member([*head, ("Content-Type", "application/http; msgtype=request")], _request(page))
     return request, response
 
@@ -98,6 +114,7 @@ def _request(page: Page) -> bytes:
     return ("".join(lines) + "\r\n").encode("latin-1", "replace")
 
 
+@lru_cache(4_096)  # nearly all headers are those of the page before
 def _line(name: str, value: str) -> str:
     lower, token = name.lower(), _NOT_IN_NAMES.sub("_", name)
     if lower in _MASKED:
@@ -114,13 +131,16 @@ def _plain(text: str) -> str:
 
 def _uri(url: str) -> str:
     """Pages that authors made themselves may have any text here."""
-    return quote(url, safe="%/:?#[]@!$&'()*+,;=~-._") if url else "urn:swath:none"
+    if _URI.fullmatch(url):
+        return url
+    return quote(url, safe=_RESERVED) if url else "urn:swath:none"
 
 
 def _date(seconds: float) -> str:
-    return datetime.fromtimestamp(max(0.0, seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    whole = int(seconds)
+    return f"{_second(max(0, whole))}.{int((seconds - whole) * 1e6) if seconds > 0 else 0:06d}Z"
 
 
-def _new_id() -> str:
-    raw = os.urandom(16).hex()
-    return f"<urn:uuid:{raw[:8]}-{raw[8:12]}-4{raw[13:16]}-a{raw[17:20]}-{raw[20:]}>"
+@lru_cache(64)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -9,10 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from enum import StrEnum
 from typing import Any, Final
-
-import msgspec
 
 from swath.domain.errors import BadInput, Conflict, UnknownName
 from swath.domain.item import ItemFilter
@@ -20,82 +17,26 @@ from swath.domain.job import JobStatus
 from swath.domain.policy import Keep
 from swath.domain.transitions import JobState
 from swath.domain.versions import current_job_id
+from swath.pipeline.results.compare_report import (
+    BY_ITEM,
+    Change,
+    Compared,
+    Difference,
+    FieldChanges,
+    Question,
+    Summary,
+)
 from swath.pipeline.results.compare_table import CompareTable, Keyed, Meeting, Side, Unkeyed
 from swath.pipeline.results.flatten import Scalar, as_text, flatten
 from swath.pipeline.results.rows import Row, rows_of
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["BY_ITEM", "Change", "Compared", "Comparison", "Difference", "FieldChanges", "Question", "Summary"]
+__all__ = ["Comparison"]
 
-BY_ITEM: Final = ("item_id", "record")  # the key when none is given: the item, and which of its records
 _INPUT: Final = "input"
 _FIELDS_REMEMBERED: Final = 2_000  # to say which fields there are when a key is none of them
 _PAGE_ITEMS: Final = 1_000
-
-
-class Change(StrEnum):
-    """What became of a record."""
-
-    NEW = "new"
-    CHANGED = "changed"
-    VANISHED = "vanished"
-    UNKNOWN = "unknown"  # not in job B, which does not prove that it has vanished
-    DUPLICATE_KEY = "duplicate_key"  # several records of one job share the key, so none of them is compared
-    NO_KEY = "no_key"  # the record lacks a part of the key
-
-
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be compared: by which fields records are the same, and which others count. A name stands for what lies
-    below it, too; no `fields` are all fields."""
-
-    key: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-
-    def takes(self, field: str) -> bool:
-        """Whether a difference in this field counts."""
-        return (not self.fields or _is_below(field, self.fields)) and not _is_below(field, self.ignore)
-
-
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One key, or a record without. `fields`: before and after, in order of their names; null and missing are the same.
-    `records` of A and of B have the key; `items` are those of the first of each."""
-
-    change: Change
-    key: tuple[str, ...] = ()
-    records: tuple[int, int] = (0, 0)
-    items: tuple[str | None, str | None] = (None, None)
-    fields: dict[str, tuple[Scalar, Scalar]] = {}
-
-
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two jobs. `complete`: whatever it does not have was not there."""
-
-    job_id: str
-    status: str
-    version: int
-    records: int
-    complete: bool
-
-
-class FieldChanges(msgspec.Struct, kw_only=True):
-    """In how many records a field is other: `filled` where there was nothing, `lost` where there is nothing now."""
-
-    changed: int = 0
-    filled: int = 0
-    lost: int = 0
-
-
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """How many keys of each kind. `no_key` counts records."""
-
-    a: Compared
-    b: Compared
-    key: tuple[str, ...]
-    same: int
-    counts: dict[str, int]
-    fields: dict[str, FieldChanges]
 
 
 class Comparison:
@@ -143,7 +84,7 @@ class Comparison:
         """None when a part of it is not there, or is nothing."""
         if not self._question.key:
             return row.item.record.item_id, str(row.number)
-        there = flatten(row.item.first.input, _INPUT) | data
+        there = {**flatten(row.item.first.input, _INPUT), **data}
         if len(self._known[side]) < _FIELDS_REMEMBERED:
             self._known[side] |= dict.fromkeys(there)
         parts = tuple(as_text(there.get(name)) for name in self._question.key)
@@ -240,10 +181,6 @@ def _check(status: JobStatus) -> None:
         raise Conflict.being_deleted(job_id)
     if status.job.policy.keep is Keep.PAGES and status.current_version == 1:
         raise BadInput(f"job {job_id!r} keeps pages and no records; make some with `swath jobs reextract` first")
-
-
-def _is_below(field: str, names: Sequence[str]) -> bool:
-    return any(field == name or field.startswith(f"{name}.") for name in names)
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Scalar, Scalar]]:

@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from swath.domain.attempt import Finding
-from swath.domain.errors import BadInput
 from swath.domain.item import Item, ItemRecord
 from swath.domain.job import JobStatus
 from swath.domain.transitions import JobState
@@ -22,7 +21,7 @@ from swath.observe.crash_points import reach
 from swath.pipeline.results.stored_pages import has_pages
 from swath.ports.job_store import Batch, JobStore
 
-__all__ = ["load_version"]
+__all__ = ["load_version", "next_with_pages"]
 
 BATCH_ITEMS: Final = 2_000
 LOOK_ITEMS: Final = 16  # at first, from a place where an item for a sample is looked for
@@ -38,8 +37,7 @@ class _Slice(msgspec.Struct, frozen=True):
 
 
 async def load_version(store: JobStore, status: JobStatus, progress: Callable[[int], None]) -> JobStatus:
-    """Loads and seals it; one that was sealed before is returned as it stands. Raises BadInput when no item has a page,
-    and then the job is gone."""
+    """Loads and seals it; one that was sealed before is returned as it stands. `progress` hears of items so far."""
     job = status.job
     if status.state is not JobState.LOADING or job.extracts is None:
         return status
@@ -55,10 +53,6 @@ async def load_version(store: JobStore, status: JobStatus, progress: Callable[[i
         reach("after_load_batch")
         number, last, items = number + 1, some.last, items + len(some.records)
         progress(items)
-    if not items:
-        await store.abandon(job.job_id)
-        told = "its policy may have said `keep: data`, or none of its items got so far"
-        raise BadInput(f"job {job.extracts!r} has no stored pages to read again: {told}")
     return await store.seal(job.job_id, number)
 
 
@@ -85,13 +79,13 @@ async def _sample(store: JobStore, job_id: str, wanted: int) -> AsyncIterator[_S
     found: dict[int, ItemRecord] = {}
     last = 0
     for place in range(wanted):
-        record = await _next(store, job_id, max(last, place * rows // wanted))
+        record = await next_with_pages(store, job_id, max(last, place * rows // wanted))
         if record is None:
             break
         last = record.seq
         found[last] = record
     last = 0
-    while len(found) < wanted and (record := await _next(store, job_id, last)) is not None:
+    while len(found) < wanted and (record := await next_with_pages(store, job_id, last)) is not None:
         last = record.seq
         found[last] = record
     chosen = sorted(found.values(), key=lambda record: record.seq)
@@ -100,8 +94,8 @@ async def _sample(store: JobStore, job_id: str, wanted: int) -> AsyncIterator[_S
         yield _Slice(some[-1].seq, some)
 
 
-async def _next(store: JobStore, job_id: str, after: int) -> ItemRecord | None:
-    """The first item beyond `after` that will do."""
+async def next_with_pages(store: JobStore, job_id: str, after: int) -> ItemRecord | None:
+    """The first item beyond `after` of which there is something to read again."""
     limit = LOOK_ITEMS
     while records := await store.items(job_id, after, limit):
         for record in records:

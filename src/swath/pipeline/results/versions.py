@@ -27,6 +27,7 @@ from swath.domain.versions import (
 )
 from swath.kit.scraper import HttpScraper
 from swath.pipeline.results.diff import DIFF_KEY, compare_versions
+from swath.pipeline.results.version_load import next_with_pages
 from swath.ports.job_control import JobControl
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
@@ -81,6 +82,9 @@ async def begin_version(store: VersionStore, now: float, job_id: str, wish: Wish
     begun = await _unfinished(store, status, wish)
     if begun is not None:
         return begun
+    if await next_with_pages(store, job_id, 0) is None:
+        told = "its policy may have said `keep: data`, or none of its items got so far"
+        raise BadInput(f"job {job_id!r} has no stored pages to read again: {told}")
     number = await store.add_version(job_id)
     made = await store.submit(_order(status.job, number, wish, now))
     try:

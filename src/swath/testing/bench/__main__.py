@@ -18,6 +18,7 @@ from typing import Final
 from swath.testing.bench import chart, report
 from swath.testing.bench.check import problems
 from swath.testing.bench.contestants import Contestant, Kind, all_contestants, own_contestants
+from swath.testing.bench.cost import with_disk
 from swath.testing.bench.figures import Figures, Result, Sample, aims_of, sample_of
 from swath.testing.bench.order import Order
 from swath.testing.bench.site import Site
@@ -127,7 +128,7 @@ class _Benchmark:
             order.write()
             if not self._options.short:
                 os.sync()  # or what the one before has left to be written would be on this one's bill
-            costs.append(contestant.run(order))
+            costs.append(with_disk(contestant.run(order), order.folder))
             self._problems += problems(contestant, order)
             if contestant.kind == "pages":
                 self._pages += items

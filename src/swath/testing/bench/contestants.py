@@ -53,14 +53,15 @@ def all_contestants(peers_python: Path) -> list[Contestant]:
 
 
 def _swath() -> list[Contestant]:
+    told = {"warc": "Swath, packed", "files": "Swath, a file each"}
     return [
         Contestant(
-            name=f"swath {keep}",
-            told=told,
-            run=partial(swath_runs.run, keep=keep),
+            name=f"swath {layout}",
+            told=words,
+            run=partial(swath_runs.run, layout=layout),
             records=swath_runs.records,
         )
-        for keep, told in (("data", "Swath, no page kept"), ("both", "Swath, pages and data in files"))
+        for layout, words in told.items()
     ]
 
 
@@ -116,8 +117,8 @@ def _several() -> list[Contestant]:
             for processes in (1, 2)
         ),
         Contestant(
-            name="swath data 2",
-            told="Swath, no page kept, 2 processes",
+            name="swath warc 2",
+            told="Swath, packed, 2 processes",
             run=partial(swath_runs.run_workers, processes=2),
             records=swath_runs.records,
         ),

@@ -12,13 +12,13 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from swath.testing.chaos.processes import dying_with_parent
 
-__all__ = ["Cost", "cpu_seconds_of", "measured", "measured_until"]
+__all__ = ["Cost", "cpu_seconds_of", "measured", "measured_until", "with_disk"]
 
 LOOK_SECONDS: Final = 0.02
 LEAVE_SECONDS: Final = 60.0
@@ -26,11 +26,13 @@ LEAVE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one run. `peak_bytes` is the most that its largest process had."""
+    """Of one run. `peak_bytes` is the most that its largest process had; the last two are what it left on disk."""
 
     cpu_seconds: float
     seconds: float
     peak_bytes: int
+    disk_bytes: int = 0
+    files: int = 0
 
     def __add__(self, other: Cost) -> Cost:
         """One after the other."""
@@ -65,6 +67,12 @@ def measured_until(
     if process.returncode:
         raise SystemExit(f"{' '.join(command[:4])} … ended with code {process.returncode}: see {log}")
     return Cost(_children_cpu_seconds() - before, seconds, peak_bytes)
+
+
+def with_disk(cost: Cost, folder: Path) -> Cost:
+    """The same with what lies in the folder: whole blocks, and how many files and folders."""
+    found = [Path(path, name).lstat() for path, folders, files in os.walk(folder) for name in (*folders, *files)]
+    return replace(cost, disk_bytes=sum(one.st_blocks * 512 for one in found), files=len(found))
 
 
 def cpu_seconds_of(pid: int) -> float:

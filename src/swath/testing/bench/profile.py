@@ -1,6 +1,6 @@
 """`make profile`: what the CPU of an item is spent on, by the part of Swath that the event loop was in.
 
-Runs the benchmark's order once, without keeping pages, under sampled.py. It says where the time goes when an aim of
+Runs the benchmark's order once, with packed results, under sampled.py. It says where the time goes when an aim of
 `make bench` is missed; how much it is, only the benchmark says.
 """
 
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         order = Order(folder=Path(folder) / "order", items=options.items, base_url=site.base_url)
         order.write()
         seen = Path(folder) / "seen.json"
-        swath_runs.run(order, "data", ("-m", "swath.testing.bench.sampled", str(seen)))
+        swath_runs.run(order, module=("-m", "swath.testing.bench.sampled", str(seen)))
         found = shares(Counter(json.loads(seen.read_text(encoding="utf-8"))))
     section: Section = (("where the loop was, by CPU used", "share"), found)
     print(as_text([section]))

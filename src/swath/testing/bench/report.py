@@ -18,9 +18,9 @@ HEADS: Final = {"pages": "pages over HTTP", "memory": "pages from memory", "load
 
 def table(figures: Figures) -> str:
     """For a terminal."""
-    rows = [("", "CPU ms", "items/s", "peak MB"), *(_cells(result) for result in figures.results)]
+    rows = [("", "CPU ms", "items/s", "peak MB", "disk MB", "files"), *(_cells(result) for result in figures.results)]
     width = max(len(row[0]) for row in rows)
-    lines = [f"  {told:<{width}}  {cpu:>8}  {speed:>9}  {peak:>7}" for told, cpu, speed, peak in rows]
+    lines = [f"  {row[0]:<{width}}  " + "  ".join(f"{cell:>9}" for cell in row[1:]) for row in rows]
     lines += ["", *(f"  {aim.name}: {_reached(aim)}  {aim.told}" for aim in figures.aims)]
     lines += ["", *(f"  {name}: {value}" for name, value in _facts(figures))]
     return "\n".join(lines)
@@ -31,19 +31,22 @@ def write_page(page: Path, figures: Figures) -> None:
     sections: list[Section] = []
     for kind, head in HEADS.items():
         if results := [_cells(result) for result in figures.results if result.kind == kind]:
-            sections.append(((head, "CPU ms an item", "items/s", "peak MB"), results))
+            sections.append(((head, "CPU ms an item", "items/s", "peak MB", "MB on disk", "files"), results))
     if figures.aims:
         aims = [(aim.name, _reached(aim), aim.told) for aim in figures.aims]
         sections.append((("aim", "reached", "figures"), aims))
     put_into(page, [*sections, (NO_HEAD, _facts(figures))])
 
 
-def _cells(result: Result) -> tuple[str, str, str, str]:
+def _cells(result: Result) -> tuple[str, ...]:
+    """The last two are for 10,000 items."""
     return (
         result.told,
         f"{result.cpu_ms:.3f}",
         f"{result.items_per_second:,.0f}",
         f"{result.peak_bytes / 1e6:,.0f}",
+        f"{result.disk_bytes * 10_000 / 1e6:,.1f}",
+        f"{result.files * 10_000:,.0f}",
     )
 
 

@@ -20,15 +20,16 @@ from swath.testing.bench.order import CONCURRENCY, Order
 __all__ = ["load", "loaded", "records", "run", "run_workers"]
 
 JOB_ID: Final = "bench"
+PACKED: Final = "warc"
 MODULE: Final = ("-m", "swath.entrypoints.cli.main")
 COMMAND: Final = (sys.executable, *MODULE)
 SCRAPER: Final = "bench_scraper.py"
 FASTEST_PER_SECOND: Final = 1_000_000
 
 
-def run(order: Order, keep: str, module: Sequence[str] = MODULE) -> Cost:
+def run(order: Order, layout: str = PACKED, module: Sequence[str] = MODULE) -> Cost:
     """`swath run`: load, work, manifests, all in one process. Another `module` may stand around the command line."""
-    return measured([sys.executable, *module, "run", *_job(order, keep)], _environment(order), order.log)
+    return measured([sys.executable, *module, "run", *_job(order, layout)], _environment(order), order.log)
 
 
 def run_workers(order: Order, processes: int) -> Cost:
@@ -42,7 +43,7 @@ def run_workers(order: Order, processes: int) -> Cost:
 
 def load(order: Order) -> Cost:
     """`swath jobs create`: rows are checked and durable, nothing is fetched."""
-    return measured([*COMMAND, "jobs", "create", *_job(order, "data")], _environment(order), order.log)
+    return measured([*COMMAND, "jobs", "create", *_job(order, PACKED)], _environment(order), order.log)
 
 
 def loaded(order: Order) -> int:
@@ -54,17 +55,32 @@ def loaded(order: Order) -> int:
 
 def records(order: Order) -> Iterator[tuple[str, dict[str, str]]]:
     """What stands in the results folder."""
-    for file in (order.folder / "data" / "results" / JOB_ID / "items").glob("*/data.json"):
+    results = order.folder / "data" / "results" / JOB_ID
+    for file in (results / "items").glob("*/data.json"):
         yield file.parent.name, json.loads(file.read_bytes())
+    for pack in (results / "packs").glob("*.jsonl"):
+        for line in map(json.loads, pack.read_bytes().splitlines()):
+            yield line["item_id"], line["data"]
 
 
-def _job(order: Order, keep: str) -> list[str]:
+def _job(order: Order, layout: str) -> list[str]:
     """Writes policies and scraper beside the items, and says which job it is."""
     shutil.copy(Path(__file__).with_name(SCRAPER), order.folder)
-    policy = {"keep": keep, "throttling": {"max_concurrent_workers": CONCURRENCY}}
+    policy = {"throttling": {"max_concurrent_workers": CONCURRENCY}}
     (order.folder / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
     (order.folder / "sites.yaml").write_text(json.dumps(_sites(order)), encoding="utf-8")
-    return [f"./{SCRAPER}", "--items", "items.csv", "--job-id", JOB_ID, "--policy", "policy.json", "--quiet"]
+    return [
+        f"./{SCRAPER}",
+        "--items",
+        "items.csv",
+        "--job-id",
+        JOB_ID,
+        "--policy",
+        "policy.json",
+        "--layout",
+        layout,
+        "--quiet",
+    ]
 
 
 def _sites(order: Order) -> dict[str, Any]:

@@ -10,7 +10,14 @@ from typing import Any
 
 import click
 
-from swath.entrypoints.cli.options import complete_files, complete_kinds, complete_scrapers, job_argument, json_option
+from swath.entrypoints.cli.options import (
+    complete_files,
+    complete_jobs,
+    complete_kinds,
+    complete_scrapers,
+    job_argument,
+    json_option,
+)
 from swath.entrypoints.cli.order import Order, job_options
 from swath.entrypoints.cli.server_options import begin_here, begin_jobs, no_server_option, server_options
 from swath.entrypoints.cli.session import run_async
@@ -270,6 +277,35 @@ def export(job_id: str, **order: Any) -> int:
 
     remedy = "ask that for GET /jobs/JOB/export, or run it where that has its store"
     return run_async(export_job(begin_here("jobs export", remedy), job_id, Order(**order)))
+
+
+@jobs.command()
+@click.argument("a", metavar="A", shell_complete=complete_jobs)
+@click.argument("b", metavar="B", shell_complete=complete_jobs)
+@click.option(
+    "--key",
+    multiple=True,
+    metavar="FIELD",
+    help="By which field records are the same, input.FIELD too; may be repeated. Default: the item.",
+)
+@click.option("--fields", multiple=True, metavar="A,B", help="Only differences in these fields.")
+@click.option("--ignore", multiple=True, metavar="A,B", help="No differences in these fields.")
+@click.option("--format", type=click.Choice(["table", "json", "csv"]), help="Default: table, or as FILE ends.")
+@click.option("--output", metavar="FILE", shell_complete=complete_files, help="Where to. Default: stdout.")
+@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Differences in a table.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@json_option
+@no_server_option
+def compare(a: str, b: str, **wanted: Any) -> int:
+    """Compare the records of job B with those of the earlier job A: new, changed, vanished. Exits 0 in any case.
+
+    A record that B lacks has vanished if B is complete, or if B was told by the site that there is none; otherwise it
+    is unknown.
+    """
+    from swath.entrypoints.cli.jobs.compare import Wanted, compare_jobs
+
+    settings = begin_here("jobs compare", "run it where that has its store")
+    return run_async(compare_jobs(settings, a, b, Wanted(**wanted)))
 
 
 @jobs.command("verify")

@@ -28,8 +28,9 @@ class Steps(Protocol):
 class _Lines:
     """Nothing of what is over soon."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, what: str) -> None:
         self._total = total
+        self._what = what
         self._done = 0
         self._began_at = self._told_at = time.monotonic()
 
@@ -40,19 +41,19 @@ class _Lines:
             self._told_at = now
             left = (now - self._began_at) * max(0, self._total - self._done) / self._done
             share = min(1.0, self._done / max(1, self._total))
-            click.echo(f"exporting: {share:.0%}, ETA {span(left)}", err=True)
+            click.echo(f"{self._what}: {share:.0%}, ETA {span(left)}", err=True)
 
 
 @contextmanager
-def steps(total: int) -> Iterator[Steps]:
+def steps(total: int, what: str = "exporting") -> Iterator[Steps]:
     """The display that fits where stderr goes; stdout is left to what is exported."""
     if not sys.stderr.isatty():
-        yield _Lines(total)
+        yield _Lines(total, what)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("exporting"), BarColumn(None), TaskProgressColumn(), TextColumn("ETA"), TimeRemainingColumn())
+    columns = (TextColumn(what), BarColumn(None), TaskProgressColumn(), TextColumn("ETA"), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), refresh_per_second=8, transient=True) as progress:
         task = progress.add_task("", total=total)
 

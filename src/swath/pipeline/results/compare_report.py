@@ -1,0 +1,87 @@
+"""What is asked of a comparison of two jobs, and what it says. Filled by compare.py, written by compare_text.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from swath.pipeline.results.flatten import Scalar
+
+__all__ = ["BY_ITEM", "Change", "Compared", "Difference", "FieldChanges", "Question", "Summary"]
+
+BY_ITEM: Final = ("item_id", "record")  # the key when none is given: the item, and which of its records
+
+
+class Change(StrEnum):
+    """What became of a record."""
+
+    NEW = "new"
+    CHANGED = "changed"
+    VANISHED = "vanished"
+    UNKNOWN = "unknown"  # not in job B, which does not prove that it has vanished
+    DUPLICATE_KEY = "duplicate_key"  # several records of one job share the key, so none of them is compared
+    NO_KEY = "no_key"  # the record lacks a part of the key
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be compared: by which fields records are the same, and which others count. A name stands for what lies
+    below it, too; no `fields` are all fields."""
+
+    key: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+    def takes(self, field: str) -> bool:
+        """Whether a difference in this field counts. Those of the key are the same, however they are written."""
+        return (
+            field not in self.key
+            and (not self.fields or _is_below(field, self.fields))
+            and not _is_below(field, self.ignore)
+        )
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One key, or a record without. `fields`: before and after, in order of their names; null and missing are the same.
+    `records` of A and of B have the key; `items` are those of the first of each."""
+
+    change: Change
+    key: tuple[str, ...] = ()
+    records: tuple[int, int] = (0, 0)
+    items: tuple[str | None, str | None] = (None, None)
+    fields: dict[str, tuple[Scalar, Scalar]] = {}
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two jobs. `complete`: whatever it does not have was not there."""
+
+    job_id: str
+    status: str
+    version: int
+    records: int
+    complete: bool
+
+
+class FieldChanges(msgspec.Struct, kw_only=True):
+    """In how many records a field is other: `filled` where there was nothing, `lost` where there is nothing now."""
+
+    changed: int = 0
+    filled: int = 0
+    lost: int = 0
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """How many keys of each kind. `no_key` counts records."""
+
+    a: Compared
+    b: Compared
+    key: tuple[str, ...]
+    same: int
+    counts: dict[str, int]
+    fields: dict[str, FieldChanges]
+
+
+def _is_below(field: str, names: Sequence[str]) -> bool:
+    return any(field == name or field.startswith(f"{name}.") for name in names)

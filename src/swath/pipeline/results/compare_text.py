@@ -1,0 +1,72 @@
+"""Differences between two jobs as JSON and as CSV, in pieces, so that they can be written as they are found.
+
+Before: compare.py. After: `swath jobs compare` sends them to stdout or a file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from swath.pipeline.results.compare_report import Difference, Summary
+from swath.pipeline.results.flatten import Scalar
+from swath.pipeline.results.texts import safe_cell
+
+__all__ = ["csv_pieces", "json_pieces"]
+
+_PIECE_DIFFERENCES: Final = 500
+_JOBS: Final = ("a", "b")
+
+
+def json_pieces(summary: Summary, differences: Iterable[Difference]) -> Iterator[bytes]:
+    """One document: the summary, then a line for each difference."""
+    yield b'{"summary":%s,\n"differences":[' % msgspec.json.encode(summary)
+    before = b"\n"
+    for some in _some(differences):
+        yield before + b",\n".join([msgspec.json.encode(_json(one, summary.key)) for one in some])
+        before = b",\n"
+    yield b"\n]}\n"
+
+
+def _json(one: Difference, names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "change": one.change,
+        "key": dict(zip(names, one.key, strict=False)),  # a record without a key has none of it
+        "items": dict(zip(_JOBS, one.items, strict=True)),
+        "records": dict(zip(_JOBS, one.records, strict=True)),
+        "fields": {name: {"before": before, "after": after} for name, (before, after) in one.fields.items()},
+    }
+
+
+def csv_pieces(summary: Summary, differences: Iterable[Difference]) -> Iterator[bytes]:
+    """A line for each changed field, and one for every other difference. Safe for spreadsheets, as exports are."""
+    names = [f"key_{name}" for name in summary.key]
+    yield _lines([["change", *names, "item_a", "item_b", "records_a", "records_b", "field", "before", "after"]])
+    for some in _some(differences):
+        yield _lines([cells for one in some for cells in _cells(one, len(names))])
+
+
+def _cells(one: Difference, key_parts: int) -> Iterator[list[Scalar]]:
+    key = one.key or ("",) * key_parts
+    head: list[Scalar] = [one.change.value, *key, *one.items, *one.records]
+    if not one.fields:
+        yield [*head, None, None, None]
+    for name, (before, after) in one.fields.items():
+        yield [*head, name, before, after]
+
+
+def _lines(rows: Sequence[Sequence[Scalar]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerows([[safe_cell(cell) for cell in row] for row in rows])
+    return text.getvalue().encode()
+
+
+def _some(differences: Iterable[Difference]) -> Iterator[list[Difference]]:
+    iterator = iter(differences)
+    while some := list(islice(iterator, _PIECE_DIFFERENCES)):
+        yield some
