@@ -15,7 +15,7 @@ WORKERS ?= 4
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing fleet simulate load fuzz-api bench profile bench-sync bench-export bench-site lock clean
+.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing fleet simulate load fuzz-api bench profile bench-sync bench-export bench-reextract bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -82,6 +82,9 @@ bench-sync: $(VENV)/.dev ## Measure what a scrape on demand costs beside its fet
 
 bench-export: $(VENV)/.dev ## Export a million records in every format: rate and memory (ARGS="--records 10000" for fewer)
 	@$(BIN)/python -m swath.testing.bench.export $(ARGS)
+
+bench-reextract: $(VENV)/.dev ## Read stored pages again, against a bare parse loop over the same (ARGS="--pages 2000" for fewer)
+	@$(BIN)/python -m swath.testing.bench.reextract $(ARGS)
 
 bench-site: $(VENV)/.dev ## Load the demo county site and print pages per second
 	@$(BIN)/python -m swath.testing.demo_county.load $(ARGS)

@@ -28,11 +28,11 @@ def job(request: pytest.FixtureRequest, shell: Shell) -> str:
     return "job"
 
 
-def armed(shell: Shell, point: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def armed(shell: Shell, variables: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "swath.testing.crash", "--", *arguments],
         cwd=shell.folder,
-        env=shell.environment | {"SWATH_CRASH_AT": f"{point}:1"},
+        env=shell.environment | variables,
         capture_output=True,
         text=True,
         timeout=90,
@@ -50,7 +50,7 @@ def left(folder: Path) -> list[str]:
 def test_a_killed_export_has_no_name_and_the_next_one_tidies_up(shell: Shell, job: str, ending: str) -> None:
     words = ["jobs", "export", job, "--output", f"out{ending}", *([] if ending else ["--format", "files"])]
     for point in EXPORT_POINTS:
-        died = armed(shell, point, *words)
+        died = armed(shell, {"SWATH_CRASH_AT": f"{point}:1"}, *words)
         assert died.returncode == KILLED, died.stderr
         (part,) = left(shell.folder)  # and what the one before left is gone
         assert part.startswith(f".out{ending}.")
@@ -109,3 +109,18 @@ def test_a_job_that_has_not_ended_is_refused(shell: Shell) -> None:
     done = shell.swath("jobs", "export", "job", "--output", "out.csv", "--partial")
     assert done.returncode == 0, done.stderr
     assert "1 item had not ended" in done.stderr
+
+
+@pytest.mark.req("R5", "Z7")
+def test_a_build_that_lets_formulas_through_is_found_out(shell: Shell) -> None:
+    """`example-mock` mirrors its input, as a page mirrors what somebody wrote into it."""
+    shell.write("items.csv", "parcel\n=1+1\n")
+    assert shell.swath("run", "example-mock", "--items", "items.csv", "--job-id", "job", "--quiet").returncode == 0
+    words = ["jobs", "export", "job", "--output", "-", "--format", "csv"]
+    assert formulas_in(shell.swath(*words).stdout) == []
+    broken = armed(shell, {"SWATH_BROKEN": "formulas"}, *words)
+    assert set(formulas_in(broken.stdout)) == {"=1+1"}, broken.stderr
+
+
+def formulas_in(text: str) -> list[str]:
+    return [cell for row in csv.reader(text.splitlines()) for cell in row if cell.startswith("=")]

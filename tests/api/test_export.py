@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import sqlite3
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -55,14 +56,25 @@ def names(form: str, content: bytes, folder: Path) -> list[str]:
 
 @pytest.mark.usefixtures("job")
 @pytest.mark.parametrize("form", TYPES)
-async def test_every_format_is_answered_to_be_saved(api: Api, form: str, tmp_path: Path) -> None:
+async def test_every_format_is_answered_to_be_saved(
+    api: Api, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, to_part = list[str](), Export.to_part
+
+    async def noted(self: Export, path: Path) -> int:
+        made.append(f"{path.parent} {stat.S_IMODE(path.stat().st_mode):o}")
+        return await to_part(self, path)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Export, "to_part", noted)
     answer = await api.client.get("/jobs/job/export", params={"format": form})
     assert answer.status_code == 200, answer.text
     assert {header: answer.headers.get(header) for header in INERT} == INERT
     assert answer.headers["content-type"] == TYPES[form]
     assert answer.headers["content-disposition"] == f'attachment; filename="job.{form}"'
     assert names(form, answer.content, tmp_path) == ["'=1+1" if form == "csv" else "=1+1"] * 50
-    assert [path for path in Path(tempfile.gettempdir()).glob(".swath-export-*") if path.stat().st_size == 0] == []
+    assert made == ([] if form in ("csv", "jsonl") else [f"{tmp_path} 600"])
+    assert list(tmp_path.glob(".swath-export*")) == []
 
 
 @pytest.mark.usefixtures("job")

@@ -1,6 +1,7 @@
-"""Builds that are broken on purpose: each lacks one rule, by which a kill at a named point would do harm.
+"""Builds that are broken on purpose: each lacks one rule, by which a kill at a named point, or a page, would do harm.
 
-crash.py switches one on by its name; tests/api/test_serve_crash_teeth.py shows that each is found out.
+crash.py switches one on by its name; tests/api/test_serve_crash_teeth.py and tests/acceptance/test_export.py show that
+each is found out.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from swath.pipeline.finish.ending import Finisher
 from swath.pipeline.finish.hold import Hold
 from swath.pipeline.finish.manifests import LISTS, metadata_of
 from swath.pipeline.finish.notice import webhook_of
+from swath.pipeline.results import texts
+from swath.pipeline.results.flatten import as_text
 from swath.ports.job_store import JobStore, LoadStart
 
-__all__ = ["BROKEN", "put_in_place_of"]
+__all__ = ["BROKEN", "BROKEN_EXPORT", "put_in_place_of"]
 
 
 def put_in_place_of(owner: object, name: str, value: object) -> None:
@@ -75,4 +78,8 @@ BROKEN: Final[dict[str, Callable[[], None]]] = {
     "webhook_note": lambda: put_in_place_of(Courier, "_deliver", _note_then_send),
     "manifest": lambda: put_in_place_of(Finisher, "_end", _end_then_write),
     "load": lambda: put_in_place_of(stream_load, "find_start", _always_behind),
+}
+# Beyond kills: what a site says does harm in what is exported.
+BROKEN_EXPORT: Final[dict[str, Callable[[], None]]] = {
+    "formulas": lambda: put_in_place_of(texts, "safe_cell", as_text),
 }

@@ -133,6 +133,17 @@ async def test_a_pack_of_nobody_is_found(store: Store, storage: FolderResults, p
     assert found(await verify(store, storage, "job")) == {("stray_key", f"packs/{name}")}
 
 
+async def test_an_index_of_no_pages_is_a_stray(
+    store: Store, storage: FolderResults, clock: FakeClock, packs: Path
+) -> None:
+    await make_job(store, storage, clock, {"gone": Made(how=MISSING)}, layout=Layout.WARC)
+    assert (await verify(store, storage, "job")).ok
+    (pack,) = packs.iterdir()
+    index = pack.with_suffix(".cdxj")
+    index.write_bytes(b"county.example)/ 20250615150820 {}\n")
+    assert found(await verify(store, storage, "job")) == {("stray_key", f"packs/{index.name}")}
+
+
 @pytest.mark.usefixtures("ended")
 @pytest.mark.parametrize("key", ["items/gone/metadata.json", "manifests/items/gone.json"])
 async def test_what_the_other_layout_would_have_is_a_stray(

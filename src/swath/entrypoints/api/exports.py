@@ -44,7 +44,7 @@ class Exports:
 
 async def _from_file(export: Export, form: Format) -> AsyncGenerator[bytes, None]:
     target = Path(tempfile.gettempdir()) / f"swath-export-{os.getuid()}.{form.value}"
-    with writing(target) as part:
+    with writing(target, private=True) as part:
         await export.to_part(part.path)
         with part.path.open("rb") as file:
             while piece := await asyncio.to_thread(file.read, PIECE_BYTES):

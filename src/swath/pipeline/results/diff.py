@@ -81,8 +81,21 @@ class Diff(msgspec.Struct, kw_only=True):
         return bool(self.gone)
 
 
-_Held = tuple[str, ItemRecord]
-"""An item, and the job that has it."""
+class _Held(NamedTuple):
+    """An item, the job that has it, and its record there."""
+
+    job_id: str
+    record: ItemRecord
+    data: Artifact | None
+
+    @classmethod
+    def of(cls, job_id: str, record: ItemRecord) -> _Held:
+        ours = (one for one in record.artifacts if one.key.endswith(f"/{DATA_FILE}"))
+        return cls(job_id, record, next((one for one in ours if file_of(record.item_id, one.key) == DATA_FILE), None))
+
+    @property
+    def size(self) -> int:
+        return 0 if self.data is None else self.data.size
 
 
 class _Pair(NamedTuple):
@@ -91,7 +104,7 @@ class _Pair(NamedTuple):
 
     @property
     def size(self) -> int:
-        return _size(self.before[1]) + _size(self.after[1])
+        return self.before.size + self.after.size
 
 
 async def compare_versions(
@@ -102,7 +115,9 @@ async def compare_versions(
     after_seq = 0
     while after := await store.items(version_job_id, after_seq, BATCH_ITEMS):
         before = await _former(store, status, [record.seq for record in after])
-        pairs = [_Pair(before[record.seq], (version_job_id, record)) for record in after if record.seq in before]
+        pairs = [
+            _Pair(before[record.seq], _Held.of(version_job_id, record)) for record in after if record.seq in before
+        ]
         for group in in_groups((pair, pair.size) for pair in pairs):
             await _add_group(diff, storage, group)
         after_seq = after[-1].seq
@@ -120,7 +135,7 @@ async def _add_group(diff: Diff, storage: ResultStorage, group: Sequence[_Pair])
         else:
             diff.unreadable += 1
         return
-    await asyncio.to_thread(_add_all, diff, [pair.after[1] for pair in group], then, now)
+    await asyncio.to_thread(_add_all, diff, [pair.after.record for pair in group], then, now)
 
 
 async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
@@ -134,28 +149,21 @@ async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
 async def _former(store: JobStore, status: JobStatus, seqs: Sequence[int]) -> dict[int, _Held]:
     """Items as readers get them, with the job that has them: what a version lacks is as the first one has it."""
     job_id, current_id = status.job.job_id, current_job_id(status)
-    found = {seq: (job_id, record) for seq, record in (await records_at(store, job_id, seqs)).items()}
+    found = {seq: _Held.of(job_id, record) for seq, record in (await records_at(store, job_id, seqs)).items()}
     if current_id != job_id:
         newer = await records_at(store, current_id, seqs)
-        found |= {seq: (current_id, record) for seq, record in newer.items()}
+        found |= {seq: _Held.of(current_id, record) for seq, record in newer.items()}
     return found
 
 
-async def _data(storage: ResultStorage, records: Sequence[_Held]) -> list[bytes | None]:
+async def _data(storage: ResultStorage, items: Sequence[_Held]) -> list[bytes | None]:
     found: dict[int, bytes | None] = {}
-    for job_id in dict.fromkeys(job_id for job_id, _ in records):
-        here = [record for of, record in records if of == job_id]
-        files = await contents_of_many(storage, job_id, [(one.item_id, _data_files(one)) for one in here])
-        found |= {one.seq: file.get(DATA_FILE) for one, file in zip(here, files, strict=True)}
-    return [found[record.seq] for _, record in records]
-
-
-def _data_files(record: ItemRecord) -> list[Artifact]:
-    return [artifact for artifact in record.artifacts if file_of(record.item_id, artifact.key) == DATA_FILE]
-
-
-def _size(record: ItemRecord) -> int:
-    return sum(artifact.size for artifact in _data_files(record))
+    for job_id in dict.fromkeys(item.job_id for item in items):
+        here = [item for item in items if item.job_id == job_id]
+        wanted = [(item.record.item_id, () if item.data is None else (item.data,)) for item in here]
+        files = await contents_of_many(storage, job_id, wanted)
+        found |= {item.record.seq: file.get(DATA_FILE) for item, file in zip(here, files, strict=True)}
+    return [found[item.record.seq] for item in items]
 
 
 def _add_all(
@@ -165,7 +173,9 @@ def _add_all(
         diff.items += 1
         if value is not None:
             diff.gained += before is None
-            diff.same_items += _add_values(diff, record.item_id, _rows(before), _rows(value))
+            after_rows = _rows(value)
+            before_rows = after_rows if before == value else _rows(before)
+            diff.same_items += _add_values(diff, record.item_id, before_rows, after_rows)
         elif before is None:
             diff.still_none += 1
         else:
@@ -190,11 +200,13 @@ def _add_values(
             what = _change(was, becomes)
             if what is None:
                 continue
-            field = _field(diff, name)
+            field = diff.fields.get(name) or _field(diff, name)
+            if what == "same":
+                field.same += 1
+                continue
+            same = False
             setattr(field, what, getattr(field, what) + 1)
-            if what != "same":
-                same = False
-                _keep(field.examples, what, Example(item_id, _short(was), _short(becomes)))
+            _keep(field.examples, what, Example(item_id, _short(was), _short(becomes)))
     return same
 
 

@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -82,13 +81,10 @@ def _as_stored(files: dict[str, bytes]) -> dict[str, bytes]:
         plain = page_name(page["name"])
         if plain in files:
             del stored[plain]
-            name, stored[name] = _named(page, files[plain])
+            name, data = page_file(page["name"], files[plain])
+            stored[name] = data
             changed = changed or page["file"] != name
             page["file"] = name
     if changed:
         stored[METADATA_FILE] = json_of(about)
     return stored
-
-
-def _named(page: dict[str, Any], body: bytes) -> tuple[str, bytes]:
-    return page_file(page["name"], body)

@@ -51,10 +51,11 @@ class Part:
 
 
 @contextmanager
-def writing(target: Path, *, folder: bool = False) -> Iterator[Part]:
-    """A part for that name, beside it; removed at the end unless it was published."""
+def writing(target: Path, *, folder: bool = False, private: bool = False) -> Iterator[Part]:
+    """A part for that name, beside it; removed at the end unless it was published. `private`: nobody else may read it,
+    whatever the process makes otherwise."""
     _remove_dead(target)
-    path, lock = _new(target, folder=folder)
+    path, lock = _new(target, folder=folder, mode=0o600 if private else 0o666)
     try:
         yield Part(path, target, lock)
     finally:
@@ -86,14 +87,14 @@ def _prefix(target: Path) -> str:
     return f".{target.name[:_NAME_CHARACTERS]}."
 
 
-def _new(target: Path, *, folder: bool) -> tuple[Path, int]:
+def _new(target: Path, *, folder: bool, mode: int) -> tuple[Path, int]:
     while True:
         path = target.with_name(f"{_prefix(target)}{secrets.token_hex(4)}{_ENDING}")
         if folder:
             path.mkdir()
             lock = os.open(path, os.O_RDONLY)
         else:
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         if _locked(lock) and path.exists():
             return path, lock
         os.close(lock)  # somebody took it for a dead one's before it was locked

@@ -39,6 +39,9 @@ class CurrentItem(msgspec.Struct, frozen=True):
     first: ItemRecord
 
 
+_Wanted = tuple[CurrentItem, list[Artifact]]  # with those of its artifacts that a row is made of
+
+
 class Row(msgspec.Struct, frozen=True):
     """One record. An item without any has one row whose `has_data` is false; `number` counts, from 1, the records of an
     item that has a list of them."""
@@ -91,7 +94,7 @@ async def rows_of(
     Raises StoreDamaged when a file is not what was stored.
     """
     async for items in current_items(store, status):
-        for group in in_groups((item, _size(item)) for item in items):
+        for group in in_groups((one, _size(one)) for one in map(_with_files, items)):
             rows = await _rows(storage, group, everything=everything)
             if rows is None:  # some of them have ended anew since they were read
                 rows = await _rows(storage, await _anew(store, group), everything=everything, again=True)
@@ -125,14 +128,15 @@ async def _between(store: JobStore, job_id: str, after: int, last: int) -> dict[
     return found
 
 
-async def _anew(store: JobStore, items: Sequence[CurrentItem]) -> list[CurrentItem]:
+async def _anew(store: JobStore, items: Sequence[_Wanted]) -> list[_Wanted]:
     return [
-        msgspec.structs.replace(item, record=await store.item(item.job.job_id, item.record.item_id)) for item in items
+        _with_files(msgspec.structs.replace(item, record=await store.item(item.job.job_id, item.record.item_id)))
+        for item, _ in items
     ]
 
 
 async def _rows(
-    storage: ResultStorage, items: Sequence[CurrentItem], *, everything: bool, again: bool = False
+    storage: ResultStorage, items: Sequence[_Wanted], *, everything: bool, again: bool = False
 ) -> list[Row] | None:
     """None when it cannot be done, unless it was tried again."""
     try:
@@ -141,26 +145,26 @@ async def _rows(
         if again:
             raise
         return None
-    return [row for item, found in zip(items, files, strict=True) for row in _rows_of(item, found, everything)]
+    return [row for (item, _), found in zip(items, files, strict=True) for row in _rows_of(item, found, everything)]
 
 
-async def _files(storage: ResultStorage, items: Sequence[CurrentItem]) -> list[dict[str, bytes]]:
+async def _files(storage: ResultStorage, items: Sequence[_Wanted]) -> list[dict[str, bytes]]:
     """Items of a version and of version 1 lie in different jobs."""
     found: dict[str, dict[str, bytes]] = {}
-    for job_id in dict.fromkeys(item.job.job_id for item in items):
-        here = [(item.record.item_id, _wanted(item)) for item in items if item.job.job_id == job_id]
+    for job_id in dict.fromkeys(item.job.job_id for item, _ in items):
+        here = [(item.record.item_id, wanted) for item, wanted in items if item.job.job_id == job_id]
         contents = await contents_of_many(storage, job_id, here)
         found |= {item_id: files for (item_id, _), files in zip(here, contents, strict=True)}
-    return [found[item.record.item_id] for item in items]
+    return [found[item.record.item_id] for item, _ in items]
 
 
-def _wanted(item: CurrentItem) -> list[Artifact]:
+def _with_files(item: CurrentItem) -> _Wanted:
     record = item.record
-    return [artifact for artifact in record.artifacts if file_of(record.item_id, artifact.key) in _FILES]
+    return item, [one for one in record.artifacts if file_of(record.item_id, one.key) in _FILES]
 
 
-def _size(item: CurrentItem) -> int:
-    return sum(artifact.size for artifact in _wanted(item))
+def _size(wanted: _Wanted) -> int:
+    return sum(artifact.size for artifact in wanted[1])
 
 
 def _rows_of(item: CurrentItem, files: dict[str, bytes], everything: bool) -> list[Row]:

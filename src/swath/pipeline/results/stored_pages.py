@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,19 +30,31 @@ __all__ = ["StoredPages", "has_pages", "records_at"]
 
 T = TypeVar("T")
 
-GROUP_ITEMS: Final = 32
+GROUP_ITEMS: Final = 50  # half of a large lease
 GROUP_BYTES: Final = 4 << 20  # stored; pages unpack to several times as much, and two groups are held at once
 
 _PAGE_ENDINGS: Final = (".html", ".html.gz")
-_REFUSED_FILES: Final = frozenset({f"{REFUSED_PAGE}{ending}" for ending in _PAGE_ENDINGS})
+_REFUSED_FILES: Final = tuple(REFUSED_PAGE + ending for ending in _PAGE_ENDINGS)
 
 _Read = Sequence[Page] | Exception
 
 
-class _Plan(msgspec.Struct, frozen=True):
-    """The items of the lease as the job that fetched them has them, in the groups in which they are read."""
+class _Wanted(NamedTuple):
+    """An item as the job that fetched it has it, and those of its artifacts of which pages are made."""
 
-    groups: list[list[ItemRecord]]
+    seq: int
+    item_id: str
+    artifacts: list[Artifact]
+
+    @property
+    def size(self) -> int:
+        return sum(artifact.size for artifact in self.artifacts)
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """The items of the lease, in the groups in which they are read."""
+
+    groups: list[list[_Wanted]]
     group_of: dict[int, int]
 
 
@@ -80,7 +92,7 @@ class StoredPages:
                 self._reads[one] = asyncio.create_task(self._read(plan.groups[one]))
         found = (await asyncio.shield(self._reads[number])).pop(item.seq, None)
         if found is None:
-            again = [record for record in plan.groups[number] if record.seq == item.seq]
+            again = [one for one in plan.groups[number] if one.seq == item.seq]
             found = (await self._read(again))[item.seq]
         if isinstance(found, Exception):
             raise found
@@ -91,51 +103,46 @@ class StoredPages:
 
     async def _make_plan(self) -> _Plan:
         records = await records_at(self._store, self._job_id, self._seqs)
-        by_size = in_groups(((one, _size(one)) for one in records.values()), GROUP_BYTES)
+        wanted = [_Wanted(one.seq, one.item_id, _wanted(one)) for one in records.values()]
+        by_size = in_groups(((one, one.size) for one in wanted), GROUP_BYTES)
         groups = [some[at : at + GROUP_ITEMS] for some in by_size for at in range(0, len(some), GROUP_ITEMS)]
-        return _Plan(groups, {record.seq: number for number, some in enumerate(groups) for record in some})
+        return _Plan(groups, {one.seq: number for number, some in enumerate(groups) for one in some})
 
-    async def _read(self, records: Sequence[ItemRecord]) -> dict[int, _Read]:
-        wanted = [(record.item_id, _wanted(record)) for record in records]
+    async def _read(self, group: Sequence[_Wanted]) -> dict[int, _Read]:
+        wanted = [(one.item_id, one.artifacts) for one in group]
         try:
             files = await self._patiently(lambda: contents_of_many(self._storage, self._job_id, wanted))
         except StoreDamaged:  # costs those items which have the damage, and no others
-            return {record.seq: await self._read_one(record) for record in records}
+            return {one.seq: await self._read_one(one) for one in group}
         except SwathError as error:  # of a group that was read ahead, perhaps nobody will ever ask
-            return dict.fromkeys((record.seq for record in records), error)
-        return {record.seq: _pages(record, found) for record, found in zip(records, files, strict=True)}
+            return dict.fromkeys((one.seq for one in group), error)
+        return {one.seq: _pages(one.item_id, found) for one, found in zip(group, files, strict=True)}
 
-    async def _read_one(self, record: ItemRecord) -> _Read:
-        artifacts = _wanted(record)
+    async def _read_one(self, one: _Wanted) -> _Read:
         try:
-            files = await self._patiently(lambda: contents(self._storage, self._job_id, record.item_id, artifacts))
+            files = await self._patiently(lambda: contents(self._storage, self._job_id, one.item_id, one.artifacts))
         except SwathError as error:
             return error
-        return _pages(record, files)
+        return _pages(one.item_id, files)
 
 
-def _pages(record: ItemRecord, files: dict[str, bytes]) -> _Read:
+def _pages(item_id: str, files: dict[str, bytes]) -> _Read:
     try:
         pages = [page for page in pages_of(files) if page.name != REFUSED_PAGE]
     except BadInput as error:
         return error
-    return pages or BadInput(f"item {record.item_id!r} has no stored pages any more")
+    return pages or BadInput(f"item {item_id!r} has no stored pages any more")
 
 
 def _wanted(record: ItemRecord) -> list[Artifact]:
-    """What pages are made of."""
-    names = ((artifact, file_of(record.item_id, artifact.key)) for artifact in record.artifacts)
-    return [artifact for artifact, name in names if name == METADATA_FILE or name.endswith(_PAGE_ENDINGS)]
-
-
-def _size(record: ItemRecord) -> int:
-    return sum(artifact.size for artifact in _wanted(record))
+    """What pages are made of; their keys end as their files do, in either layout."""
+    return [artifact for artifact in record.artifacts if artifact.key.endswith((f"/{METADATA_FILE}", *_PAGE_ENDINGS))]
 
 
 def has_pages(record: ItemRecord) -> bool:
     """Whether there is a page of the item from which something could be extracted."""
-    names = (file_of(record.item_id, artifact.key) for artifact in record.artifacts)
-    return any(name.endswith(_PAGE_ENDINGS) and name not in _REFUSED_FILES for name in names)
+    found = [artifact.key for artifact in record.artifacts if artifact.key.endswith(_PAGE_ENDINGS)]
+    return any(not key.endswith(_REFUSED_FILES) or file_of(record.item_id, key) not in _REFUSED_FILES for key in found)
 
 
 async def records_at(store: JobStore, job_id: str, seqs: Iterable[int]) -> dict[int, ItemRecord]:

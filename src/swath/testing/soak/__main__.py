@@ -79,7 +79,7 @@ def _soak(folder: Path, options: argparse.Namespace) -> report.Figures:
     small = _run(steps, SoakJob(folder=folder / "small", items=options.small), options.workers, 0, suffix="-small")
     job = SoakJob(folder=folder / "large", items=options.items)
     large = _run(steps, job, options.workers, options.kills, suffix="-large")
-    _take(steps, job, "bare-manifests", "bare-parts", "verify", "count", suffix="")
+    _take(steps, job, "bare-manifests", "verify", "count", suffix="")
     return report.Figures(
         command=_command_line(options),
         items=options.items,

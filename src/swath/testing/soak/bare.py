@@ -47,18 +47,12 @@ def load(source: Path, database: Path) -> int:
     return loaded
 
 
-def manifests(database: Path, folder: Path, *, entries: bool) -> dict[str, str]:
-    """Reads the rows of the one job of a store and writes the same manifest parts; answers with their checksums.
-
-    With `entries` also what the manifest says of each item by itself, as rows of a SQLite file.
-    """
+def manifests(database: Path, folder: Path) -> dict[str, str]:
+    """Reads the rows of the one job of a store and writes the same manifest parts; answers with their checksums."""
     folder.mkdir()
     db = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)
     (spec,) = db.execute("SELECT spec FROM jobs").fetchone()
     job = json.loads(spec)
-    kept = sqlite3.connect(folder / "entries.db", isolation_level=None)
-    kept.execute("PRAGMA journal_mode = WAL")
-    kept.execute("CREATE TABLE entries (key TEXT PRIMARY KEY, entry BLOB)")
     parts: dict[str, list[bytes]] = {"full": [], "success": [], "errors": []}
     written: dict[str, int] = dict.fromkeys(parts, 0)
     checksums = {}
@@ -72,19 +66,14 @@ def manifests(database: Path, folder: Path, *, entries: bool) -> dict[str, str]:
         parts[name] = []
 
     for group in _entries(db, job):
-        for state, _, line in group:
+        for state, line in group:
             for name in ("full", "success" if state == 1 else "errors"):
                 parts[name].append(line)
                 if len(parts[name]) == PART_ITEMS:
                     write(name)
-        if entries:
-            kept.execute("BEGIN")
-            kept.executemany("INSERT INTO entries VALUES (?, ?)", [(key, line) for _, key, line in group])
-            kept.execute("COMMIT")
     for name, lines in parts.items():
         if lines:
             write(name)
-    kept.close()
     db.close()
     return checksums
 
@@ -92,8 +81,8 @@ def manifests(database: Path, folder: Path, *, entries: bool) -> dict[str, str]:
 STATES: Final = {1: "success", 2: "failed", 3: "skipped", 4: "cancelled"}
 
 
-def _entries(db: sqlite3.Connection, job: dict[str, Any]) -> Iterator[list[tuple[int, str, bytes]]]:
-    """State, name and entry of each item, by keyset, through the fastest JSON there is."""
+def _entries(db: sqlite3.Connection, job: dict[str, Any]) -> Iterator[list[tuple[int, bytes]]]:
+    """State and entry of each item, by keyset, through the fastest JSON there is."""
     decode, encode = msgspec.json.decode, msgspec.json.Encoder(order="deterministic").encode
     query = (
         "SELECT i.seq, i.item_id, i.input, i.state, i.fence, o.ended FROM items AS i "
@@ -123,6 +112,6 @@ def _entries(db: sqlite3.Connection, job: dict[str, Any]) -> Iterator[list[tuple
                     "artifacts": end["artifacts"],
                 }
             )
-            group.append((state, item_id, line))
+            group.append((state, line))
         yield group
         after = rows[-1][0]

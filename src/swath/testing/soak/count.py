@@ -1,4 +1,4 @@
-"""Counts what came of a soak by plain SQL, without the product: every row of the file once, with its own record."""
+"""Counts what came of a soak by plain SQL and json, without the product: every row once, with its own record."""
 
 from __future__ import annotations
 
@@ -6,88 +6,95 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from swath.testing.soak.job import JOB_ID, SoakJob, data_of, item_ids
+from swath.testing.soak.job import SoakJob, data_of, item_ids
 
-__all__ = ["part_checksums", "problems"]
+__all__ = ["FILES_PER_ITEM", "part_checksums", "problems"]
 
-FILES_PER_ITEM: Final = 2  # data.json and metadata.json: `keep: data` keeps no pages
+FILES_PER_ITEM: Final = 2  # data.json and metadata.json, in one line: `keep: data` keeps no pages
 
 
 def problems(job: SoakJob) -> list[str]:
     """What is not as it must be; empty when nothing was lost, doubled or left about."""
-    store, results = _open(job.database), _open(job.results)
+    store = sqlite3.connect(f"{job.database.as_uri()}?mode=ro", uri=True)
     items = job.items
     expected = {
-        "items": (store, "SELECT count(*) FROM items", items),
-        "different ids": (store, "SELECT count(DISTINCT item_id) FROM items", items),
-        "items that succeeded": (store, "SELECT count(*) FROM items WHERE state = 1", items),
-        "outcomes": (store, "SELECT count(*) FROM outcomes", items),
-        "the counter of successes": (store, "SELECT success FROM jobs WHERE state = 'completed'", items),
-        "all other counters": (store, "SELECT not_found + failed + skipped + cancelled FROM jobs", 0),
-        "leases left": (store, "SELECT count(*) FROM leases", 0),
-        "items left waiting": (store, "SELECT count(*) FROM waiting", 0),
-        "files of items": (results, _documents("items/"), FILES_PER_ITEM * items),
-        "entries in the manifest": (results, _documents("manifests/items/"), items),
-        "files left staged": (results, "SELECT count(*) FROM staged", 0),
-        "rooms left": (results, "SELECT count(*) FROM rooms", 0),
+        "items": ("SELECT count(*) FROM items", items),
+        "different ids": ("SELECT count(DISTINCT item_id) FROM items", items),
+        "items that succeeded": ("SELECT count(*) FROM items WHERE state = 1", items),
+        "outcomes": ("SELECT count(*) FROM outcomes", items),
+        "the counter of successes": ("SELECT success FROM jobs WHERE state = 'completed'", items),
+        "all other counters": ("SELECT not_found + failed + skipped + cancelled FROM jobs", 0),
+        "leases left": ("SELECT count(*) FROM leases", 0),
+        "items left waiting": ("SELECT count(*) FROM waiting", 0),
     }
     found = []
-    for what, (db, query, right) in expected.items():
-        answer = db.execute(query).fetchone()
+    for what, (query, right) in expected.items():
+        answer = store.execute(query).fetchone()
         if answer != (right,):
             found.append(f"{what}: {'none' if answer is None else answer[0]}, not {right}")
-    found += _wrong_records(job, results)
-    found += _wrong_lists(job, results)
-    return found
+    rooms = list((job.results / ".leases").glob("*"))
+    if rooms:
+        found.append(f"rooms left: {len(rooms)}, not 0")
+    return found + _wrong_records(job, store) + _wrong_lists(job)
 
 
-def _documents(prefix: str) -> str:
-    where = f"job = '{JOB_ID}' AND key >= '{prefix}' AND key < '{prefix}~'"
-    return f"SELECT count(*) FROM documents WHERE {where}"  # noqa: S608 our own words
+def _wrong_records(job: SoakJob, store: sqlite3.Connection) -> list[str]:
+    """Every id of the file must have its own record, byte by byte, where its end says that it lies; and the packs must
+    hold nothing else."""
+    wrong, lines = [], 0
+    packs = {pack.name: pack.read_bytes() for pack in (job.results / "packs").iterdir()}
+    query = "SELECT i.item_id, o.ended FROM items AS i JOIN outcomes AS o ON o.job_no = i.job_no AND o.seq = i.seq"
+    seen = set()
+    for item_id, ended in store.execute(query):
+        record = _record(packs, [file["key"] for file in json.loads(ended)["artifacts"]])
+        if record is None or (record["item_id"], json.dumps(record["data"], separators=(",", ":")).encode()) != (
+            item_id,
+            data_of(item_id),
+        ):
+            wrong.append(item_id)
+        seen.add(item_id)
+    lines = sum(body.count(b"\n") for name, body in packs.items() if name.endswith(".jsonl"))
+    found = [f"{len(wrong)} items without their own record, first {min(wrong)}"] if wrong else []
+    missing = [item_id for item_id in item_ids(job.items) if item_id not in seen]
+    found += [f"{len(missing)} items without an end, first {missing[0]}"] if missing else []
+    return found + ([f"lines in packs: {lines}, not {job.items}"] if lines != job.items else [])
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+def _record(packs: dict[str, bytes], keys: list[str]) -> dict[str, Any] | None:
+    """The line that both files of an item are in; None when they do not agree, or it is none."""
+    places = {key.removeprefix("packs/").rpartition("/")[0] for key in keys}
+    if len(keys) != FILES_PER_ITEM or len(places) != 1:
+        return None
+    name, _, span = places.pop().partition("@")
+    start, _, length = span.partition("+")
+    try:
+        record: dict[str, Any] = json.loads(packs[name][int(start) : int(start) + int(length)])
+    except (KeyError, ValueError):
+        return None
+    return record
 
 
-def _wrong_records(job: SoakJob, results: sqlite3.Connection) -> list[str]:
-    """Every id of the file must have its own record, byte by byte."""
-    query = "SELECT data FROM documents WHERE job = ? AND key = ?"
-    wrong = [
-        item_id
-        for item_id in item_ids(job.items)
-        if results.execute(query, (JOB_ID, f"items/{item_id}/data.json")).fetchone() != (data_of(item_id),)
-    ]
-    return [f"{len(wrong)} items without their own record, first {wrong[0]}"] if wrong else []
-
-
-def _wrong_lists(job: SoakJob, results: sqlite3.Connection) -> list[str]:
+def _wrong_lists(job: SoakJob) -> list[str]:
     """The lists must name every id of the file once, in its order."""
     found = []
     for name in ("full", "success"):
-        listed = _listed(results, name)
+        listed = _listed(job.results / "manifests" / name)
         if any(item_id != next(listed, None) for item_id in item_ids(job.items)) or next(listed, None) is not None:
             found.append(f"the list {name!r} is not the items of the file in their order")
     return found
 
 
-def _listed(results: sqlite3.Connection, name: str) -> Iterator[str]:
-    number = 0
-    while True:
-        number += 1
-        query = "SELECT data FROM documents WHERE job = ? AND key = ?"
-        found = results.execute(query, (JOB_ID, f"manifests/{name}/part-{number}.json")).fetchone()
-        if found is None:
-            return
-        for entry in json.loads(found[0])["items"]:
+def _listed(folder: Path) -> Iterator[str]:
+    number = 1
+    while (part := folder / f"part-{number}.json").exists():
+        for entry in json.loads(part.read_bytes())["items"]:
             yield entry["item_id"]
+        number += 1
 
 
 def part_checksums(job: SoakJob) -> dict[str, str]:
     """Of every manifest part, as the product says that it wrote it."""
-    query = "SELECT data FROM documents WHERE job = ? AND key = 'job_metadata.json'"
-    (document,) = _open(job.results).execute(query, (JOB_ID,)).fetchone()
-    lists = json.loads(document)["parts"].values()
+    lists = json.loads((job.results / "job_metadata.json").read_bytes())["parts"].values()
     return {part["artifact"]["key"]: part["artifact"]["sha256"] for parts in lists for part in parts}

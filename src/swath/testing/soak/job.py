@@ -59,8 +59,8 @@ class SoakJob:
 
     @property
     def results(self) -> Path:
-        """What the job produces, in one file (results.py)."""
-        return self.data / "results.db"
+        """What the job produces: manifests, and records in packs."""
+        return self.data / "results" / JOB_ID
 
     @property
     def items_file(self) -> Path:

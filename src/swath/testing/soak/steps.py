@@ -13,16 +13,15 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import uvloop
 
 from swath.bootstrap import Services, make_registry, make_worker, open_services
 from swath.domain.job import Job
+from swath.domain.layout import Layout
 from swath.domain.policy import ExecutionPolicy
 from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.file_source import FileSource
@@ -31,7 +30,6 @@ from swath.pipeline.finish.verify import verify
 from swath.settings import read_settings
 from swath.testing.soak import bare, count, store_work
 from swath.testing.soak.job import CONCURRENCY, JOB_ID, SoakJob
-from swath.testing.soak.results import OneFileResults
 
 __all__ = ["main"]
 
@@ -60,22 +58,11 @@ def _peak_bytes() -> int:
     return 0
 
 
-@asynccontextmanager
-async def _services(job: SoakJob) -> AsyncIterator[Services]:
-    """The product's own, but for where results are kept."""
-    async with open_services(read_settings()) as services:
-        storage = OneFileResults(job.results)
-        try:
-            yield msgspec.structs.replace(services, storage=storage)
-        finally:
-            await storage.close()
-
-
 def _with_services(
     act: Callable[[Services, SoakJob], Awaitable[dict[str, Any]]],
 ) -> Callable[[SoakJob], dict[str, Any]]:
     async def run(job: SoakJob) -> dict[str, Any]:
-        async with _services(job) as services:
+        async with open_services(read_settings()) as services:
             return await act(services, job)
 
     return lambda job: uvloop.run(run(job))
@@ -83,7 +70,8 @@ def _with_services(
 
 async def _load(services: Services, job: SoakJob) -> dict[str, Any]:
     policy = ExecutionPolicy.model_validate({"keep": "data", "throttling": {"max_concurrent_workers": CONCURRENCY}})
-    order = Job(job_id=JOB_ID, scraper_id=SCRAPER, policy=policy, created_at=services.clock.now())
+    now = services.clock.now()
+    order = Job(job_id=JOB_ID, scraper_id=SCRAPER, policy=policy, layout=Layout.WARC, created_at=now)
     scraper = make_registry(services.settings).get(SCRAPER, None)
     began, cpu_began = time.perf_counter(), time.process_time()
     report = await load(services.store, order, FileSource(job.items_file), RowChecker(scraper.Input))
@@ -108,9 +96,9 @@ def _bare_load(job: SoakJob) -> dict[str, Any]:
     return {"items": bare.load(job.items_file, job.folder / "bare.db")}
 
 
-def _bare_manifests(job: SoakJob, *, entries: bool) -> dict[str, Any]:
+def _bare_manifests(job: SoakJob) -> dict[str, Any]:
     folder = job.folder / "bare-manifests"
-    checksums = bare.manifests(job.database, folder, entries=entries)
+    checksums = bare.manifests(job.database, folder)
     shutil.rmtree(folder)
     return {"same_bytes": checksums == count.part_checksums(job)}
 
@@ -128,8 +116,7 @@ STEPS: Final[dict[str, Callable[[SoakJob], dict[str, Any]]]] = {
     "load": _with_services(_load),
     "work": _with_services(_work),
     "store-work": _store_work,
-    "bare-manifests": lambda job: _bare_manifests(job, entries=True),
-    "bare-parts": lambda job: _bare_manifests(job, entries=False),
+    "bare-manifests": _bare_manifests,
     "verify": _with_services(_verify),
     "count": _count,
 }

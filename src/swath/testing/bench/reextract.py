@@ -1,0 +1,120 @@
+"""`make bench-reextract`: how fast stored pages are read again in one process, against a bare parse loop over the same.
+
+The pages are the benchmark's own, stored by a real run from memory, in each layout. Then the real command reads them
+again, a tenth and all of them: the difference is what pages cost, without the start of a process. It includes loading,
+leases, commits, manifests and the diff.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from swath.domain.layout import Layout
+from swath.testing.bench.cost import measured
+from swath.testing.bench.order import Order
+from swath.testing.bench.swath_runs import SCRAPER
+from swath.testing.tables import Row, as_text, put_into
+
+__all__ = ["Speed", "main"]
+
+AIM: Final = 0.55
+JOB_ID: Final = "pages"
+_HEAD: Final = ("layout", "pages/s", "bare loop", "ratio", "CPU ms a page", "bare loop", "ratio")
+_SWATH: Final = (sys.executable, "-m", "swath.entrypoints.cli.main")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of one page."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints a line for each layout; 1 if the CPU of a page is more than the aim allows."""
+    parser = argparse.ArgumentParser(prog="python -m swath.testing.bench.reextract", description="make bench-reextract")
+    parser.add_argument("--pages", type=int, default=10_000, metavar="N", help="how many (10000)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of which the median counts (3)")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="put the figures into a Markdown page")
+    options = parser.parse_args(arguments)
+    rows: list[Row] = []
+    ratios: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="swath-bench-reextract-") as folder:
+        for layout in Layout:
+            order = _stored(Path(folder) / layout.value, options.pages, layout)
+            rounds = [(_read_again(order), _bare(order)) for _ in range(options.rounds)]
+            ours, bare = _median([one for one, _ in rounds]), _median([one for _, one in rounds])
+            rows.append(_row(layout, ours, bare))
+            ratios.append(bare.cpu_seconds / ours.cpu_seconds)
+    section = (_HEAD, rows)
+    print(as_text([section]))
+    print(f"  aim: {AIM:.0%} of the bare loop, by CPU, which other work on the machine changes least")
+    if options.page:
+        put_into(options.page, [section], "reextract")
+    return int(min(ratios) < AIM)
+
+
+def _stored(folder: Path, pages: int, layout: Layout) -> Order:
+    """A job that has ended with so many pages."""
+    order = Order(folder=folder, items=pages)
+    order.write()
+    shutil.copy(Path(__file__).with_name(SCRAPER), folder)
+    options = ("--job-id", JOB_ID, "--layout", layout.value, "--concurrency", "64", "--quiet")
+    command = [*_SWATH, "run", f"./{SCRAPER}", "--items", str(order.items_file), *options]
+    measured(command, _environment(order), order.log)
+    return order
+
+
+def _environment(order: Order) -> dict[str, str]:
+    return order.environment(SWATH_DATA=str(order.folder / "data"))
+
+
+def _read_again(order: Order) -> Speed:
+    command = [*_SWATH, "jobs", "reextract", JOB_ID, "--scraper", f"./{SCRAPER}", "--quiet"]
+    few = max(1, order.items // 10)
+    less = measured([*command, "--sample", str(few)], _environment(order), order.log)
+    more = measured(command, _environment(order), order.log)
+    pages = order.items - few
+    return Speed((more.seconds - less.seconds) / pages, (more.cpu_seconds - less.cpu_seconds) / pages)
+
+
+def _bare(order: Order) -> Speed:
+    log = order.folder / "bare.txt"
+    log.unlink(missing_ok=True)
+    results = order.folder / "data" / "results" / JOB_ID
+    command = [sys.executable, "-m", "swath.testing.bench.bare_parse", str(results), str(order.order_file)]
+    measured(command, _environment(order), log)
+    told = json.loads(log.read_text(encoding="utf-8"))
+    if told["pages"] != order.items:
+        raise SystemExit(f"{told['pages']:,} of {order.items:,} pages were parsed")
+    return Speed(told["seconds"] / order.items, told["cpu_seconds"] / order.items)
+
+
+def _median(speeds: Sequence[Speed]) -> Speed:
+    return Speed(statistics.median(one.seconds for one in speeds), statistics.median(one.cpu_seconds for one in speeds))
+
+
+def _row(layout: Layout, ours: Speed, bare: Speed) -> Row:
+    return (
+        layout.value,
+        f"{1 / ours.seconds:,.0f}",
+        f"{1 / bare.seconds:,.0f}",
+        f"{bare.seconds / ours.seconds:.0%}",
+        f"{1_000 * ours.cpu_seconds:.2f}",
+        f"{1_000 * bare.cpu_seconds:.2f}",
+        f"{bare.cpu_seconds / ours.cpu_seconds:.0%}",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
