@@ -66,6 +66,20 @@ async def test_a_lost_message_looks_sent(queue: Callable[[Rates], Queue]) -> Non
 
 
 @pytest.mark.req("Q5")
+async def test_messages_of_one_batch_have_fates_of_their_own(queue: Callable[[Rates], Queue]) -> None:
+    shaky = queue(Rates(lost=0.3, duplicated=0.3))
+    for batch in range(4):
+        answer = await shaky.send(*(f"{batch}{number}" for number in range(10)))
+        assert sorted(int(one["Id"]) for one in answer["Successful"]) == list(range(10))
+    lost, doubled = shaky.faults.injected["lost"], shaky.faults.injected["duplicated"]
+    assert 0 < lost < 40
+    assert 0 < doubled < 40
+    arrived = Counter(bodies(await queue(Rates()).receive(30)))
+    assert (len(arrived), arrived.total()) == (40 - lost, 40 - lost + doubled)
+    assert shaky.faults.messages == {"sent": 40, "received": arrived.total()}
+
+
+@pytest.mark.req("Q5")
 async def test_a_duplicated_message_arrives_twice(queue: Callable[[Rates], Queue]) -> None:
     await queue(Rates(duplicated=1.0)).send("one")
     assert bodies(await queue(Rates()).receive(3)) == ["one", "one"]

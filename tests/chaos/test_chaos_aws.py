@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,11 @@ import msgspec
 import pytest
 
 from swath.backends.aws.jobs.head import Head, HeldLease
+from swath.testing.chaos.findings import Findings
 from swath.testing.chaos_aws.job import SitePlan
+from swath.testing.chaos_aws.messages import Messages
 from swath.testing.chaos_aws.pace import Strike, paced
+from swath.testing.chaos_aws.parts import shared_out
 from swath.testing.chaos_aws.reading import HeadAt, LeaseAt
 from swath.testing.chaos_aws.site import Seen
 
@@ -45,6 +50,9 @@ def test_workers_on_aws_that_are_killed_and_frozen_lose_nothing(tmp_path: Path) 
     assert storm["faults"]["lost_answer"] > 0
     assert storm["faults"]["throttled"] > 0
     assert storm["verify_exit_code"] == 0
+    assert (storm["items"], storm["jobs"], len(storm["large_jobs"])) == (180, 7, 2)
+    assert figures["messages"]["sent"] > 7
+    assert figures["messages"]["received"] > 0
     assert visits["well"]
     assert visits["requests"] >= storm["items"]
 
@@ -58,6 +66,34 @@ def test_without_the_fence_the_same_run_on_aws_finds_items_counted_twice(tmp_pat
     assert figures["storm"]["strikes"]["woken without lease"] > 0
     assert figures["found"]["counted_twice"] > 0
     assert figures["storm"]["verify_exit_code"] != 0
+
+
+@pytest.mark.parametrize("items", [20, 180, 20_000])
+def test_every_item_is_in_one_job_that_comes_in_before_the_others_are_done(items: int) -> None:
+    parts = shared_out(items, 16)
+    assert sorted(n for part in parts for n in range(part.first, part.first + part.items)) == list(range(items))
+    large = [part for part in parts if part.large]
+    assert parts[0] == large[0]
+    assert [part.due for part in parts] == sorted(part.due for part in parts)
+    assert parts[-1].due < sum(part.items for part in large)
+    for before, part in pairwise(large):
+        assert part.due == before.due + before.items
+
+
+def test_the_full_form_has_messages_enough_to_lose_and_double_some() -> None:
+    small = [part for part in shared_out(20_000, 16) if not part.large]
+    assert sum(min(part.items, part.concurrency) for part in small) > 1_000
+    between = {part.due for part in shared_out(20_000, 16) if part.large and part.due}
+    assert sum(part.due in between for part in small) > 200
+
+
+@pytest.mark.req("Q5")
+@pytest.mark.parametrize(("lost", "doubled", "found"), [(9, 40, 0), (0, 40, 1), (9, 0, 1), (0, 0, 2)])
+def test_a_run_without_lost_or_doubled_messages_has_shown_nothing(lost: int, doubled: int, found: int) -> None:
+    findings = Findings()
+    faults = Counter({"messages sent": 1_000, "lost": lost, "duplicated": doubled, "repeated": 7})
+    Messages.of(faults).judge(findings)
+    assert findings.found.total() == found
 
 
 def test_the_count_reads_heads_as_they_are_written() -> None:

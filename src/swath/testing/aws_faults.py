@@ -38,12 +38,14 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Faults:
-    """One for each AwsClients. `injected` counts what was done; services in `down` do not answer at all."""
+    """One for each AwsClients. `injected` counts what was done, `messages` what queues were given and gave; services in
+    `down` do not answer at all."""
 
     def __init__(self, seed: int, rates: Rates) -> None:
         self.rates = rates
         self.down: set[str] = set()
         self.injected: Counter[str] = Counter()
+        self.messages: Counter[str] = Counter()
         self._random = random.Random(seed)  # noqa: S311 faults need no crypto
         self._again: list[tuple[str, dict[str, Any]]] = []
 
@@ -67,11 +69,11 @@ class Faults:
     async def _carried_out(self, operation: str, params: dict[str, Any], send: Send) -> Answer:
         if operation in _BATCHES and self._happens("unprocessed"):
             return await self._partly(operation, params, send)
-        if operation in {"send_message", "send_message_batch"}:
+        if operation == "send_message_batch":
             return await self._sent(params, send)
         if operation == "receive_message":
             return self._received(params, await send())
-        if operation in {"delete_message", "delete_message_batch"} and self._happens("lost"):
+        if operation in {"delete_message", "delete_message_batch"} and self._happens("lost", "lost_delete"):
             return {"Successful": [{"Id": entry["Id"]} for entry in params.get("Entries", ())], "Failed": []}
         return await send()
 
@@ -96,19 +98,22 @@ class Faults:
         return {**answer, _BATCHES[operation]: some([*whole[done:], *listed(put_off)])}
 
     async def _sent(self, params: dict[str, Any], send: Send) -> Answer:
-        """Messages of a batch fare alike: its answer tells of each, and all of it must look right."""
-        entries = params.get("Entries", ())
-        if self._happens("lost"):
-            return {"MessageId": "lost", "Successful": [{"Id": one["Id"], "MessageId": "lost"} for one in entries]}
-        if self._happens("late"):
-            if not entries:
-                with _instead(params, "DelaySeconds", _LATE_SECONDS):
-                    return await send()
-            with _instead(params, "Entries", [{**one, "DelaySeconds": _LATE_SECONDS} for one in entries]):
-                return await send()
-        if self._happens("duplicated"):
-            await send()
-        return await send()
+        """Each message has a fate of its own, and the answer says of all of them that they were sent."""
+        entries = params["Entries"]
+        self.messages["sent"] += len(entries)
+        lost = [one for one in entries if self._happens("lost")]
+        arriving = [self._perhaps_late(one) for one in entries if one not in lost]
+        twice = [one for one in arriving if self._happens("duplicated")]
+        answer: Answer = {}
+        for batch in (twice, arriving):
+            if batch:
+                with _instead(params, "Entries", batch):
+                    answer = await send()
+        unheard = ({"Id": one["Id"], "MessageId": "lost"} for one in lost)
+        return {**answer, "Successful": [*answer.get("Successful", ()), *unheard]}
+
+    def _perhaps_late(self, entry: dict[str, Any]) -> dict[str, Any]:
+        return {**entry, "DelaySeconds": _LATE_SECONDS} if self._happens("late") else entry
 
     def _received(self, params: dict[str, Any], answer: Answer) -> Answer:
         """Some come again later; some are kept back, and come with a later receive or when their time is over."""
@@ -118,20 +123,21 @@ class Faults:
             earlier = [message for of, message in self._again if of == queue]
             self._again = [pair for pair in self._again if pair[0] != queue]
         messages = list(answer.get("Messages", ()))
+        self.messages["received"] += len(messages)
         if messages and self._happens("reordered"):
             self._again += [(queue, message) for message in messages]
             messages = []
-        self._again += [(queue, message) for message in messages if self._happens("duplicated")]
+        self._again += [(queue, message) for message in messages if self._happens("duplicated", "repeated")]
         messages += earlier
         self._random.shuffle(messages)
         most = params.get("MaxNumberOfMessages", 1)
         self._again += [(queue, message) for message in messages[most:]]
         return {**answer, "Messages": messages[:most]}
 
-    def _happens(self, kind: str) -> bool:
+    def _happens(self, kind: str, counted_as: str | None = None) -> bool:
         rate: float = getattr(self.rates, kind)
         happens = self._random.random() < rate
-        self.injected[kind] += happens
+        self.injected[counted_as or kind] += happens
         return happens
 
 

@@ -83,14 +83,14 @@ class StoredPages:
         """All pages but an answer that was no page. Raises StoreDamaged, and LeaseLost when it was in vain."""
         if self._plan is None:
             self._plan = asyncio.create_task(self._patiently(self._make_plan))
-        plan = await asyncio.shield(self._plan)  # others wait for it too
+        plan = await _shared(self._plan)
         number = plan.group_of.get(item.seq)
         if number is None:
             raise BadInput(f"job {self._job_id!r} has no item {item.item_id!r} any more")
         for one in (number, number + 1):
             if one < len(plan.groups) and one not in self._reads:
                 self._reads[one] = asyncio.create_task(self._read(plan.groups[one]))
-        found = (await asyncio.shield(self._reads[number])).pop(item.seq, None)
+        found = (await _shared(self._reads[number])).pop(item.seq, None)
         if found is None:
             again = [one for one in plan.groups[number] if one.seq == item.seq]
             found = (await self._read(again))[item.seq]
@@ -124,6 +124,11 @@ class StoredPages:
         except SwathError as error:
             return error
         return _pages(one.item_id, files)
+
+
+async def _shared(task: asyncio.Task[T]) -> T:
+    """What others wait for too: who gives up does not stop it."""
+    return task.result() if task.done() else await asyncio.shield(task)
 
 
 def _pages(item_id: str, files: dict[str, bytes]) -> _Read:

@@ -1,6 +1,6 @@
 """A loop that reads the stored pages of a job and parses them, and no more: reextract.py is held against it.
 
-`python -m swath.testing.bench.bare_parse FOLDER ORDER`: FOLDER is a job's results in either layout, ORDER has the fields.
+`python -m swath.testing.bench.bare_parse FOLDER ORDER`: a job's results in either layout, and which fields are read.
 Prints how many pages there were, and what they took.
 """
 

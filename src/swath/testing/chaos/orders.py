@@ -21,7 +21,7 @@ from swath.testing.chaos.watch import Seen, Watch
 
 __all__ = ["LOCKED", "OrderPlan", "Orders"]
 
-COMMAND_SECONDS: Final = 240.0  # a cancel may write the manifests of all items itself, on a machine that does much else
+COMMAND_SECONDS: Final = 1_200.0  # a cancel writes all manifests, while workers are killed beside it: what takes longer hangs
 PAUSE_SECONDS: Final = (0.2, 1.2)
 RETRIED_SHARE: Final = 0.03
 # A process that is frozen inside a commit keeps all others from writing until it wakes; commands then say this, and

@@ -1,12 +1,14 @@
 """Runs the real command line with AWS behaving as on bad days: `python -m swath.testing.chaos_aws.armed -- worker`.
 
 `SWATH_FAULTS` are the rates of aws_faults.py as JSON, `SWATH_FAULTS_SEED` the seed, `SWATH_FAULTS_LOG` the folder for
-what was injected. `SWATH_BROKEN=fence` switches the fence off. `--host DIR` is another machine, with that data folder.
-Only this module reads those variables: a normal process cannot be armed.
+what was injected. `SWATH_BROKEN=fence` switches the fence off. `--host DIR` is another machine, with that data folder;
+`--each` runs the command lines that come by stdin. Only this module reads those variables: a normal process cannot be
+armed.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import runpy
@@ -33,7 +35,6 @@ __all__ = ["arm", "main"]
 
 NOTE_SECONDS: Final = 0.5
 _BEYOND_ROWS: Final = 900_000  # of ends: those that the lease wrote while it had a fence stay as they are
-_MESSAGES: Final = {"send_message", "send_message_batch", "receive_message", "delete_message_batch"}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -43,8 +44,23 @@ def main(arguments: Sequence[str]) -> None:
         os.environ["SWATH_DATA"] = words[1]
         words = words[2:]
     arm(os.environ)
-    sys.argv = ["swath", *words[words[:1] == ["--"] :]]
+    if words == ["--each"]:
+        sys.exit(max((_code_of(json.loads(line)) for line in sys.stdin), default=0))
+    _become(words[words[:1] == ["--"] :])
+
+
+def _become(words: Sequence[str]) -> None:
+    sys.argv = ["swath", *words]
     runpy.run_module("swath.entrypoints.cli.main", run_name="__main__", alter_sys=True)
+
+
+def _code_of(words: Sequence[str]) -> int:
+    """The exit code of one of many commands, which a process of its own would cost a second each."""
+    try:
+        _become(words)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
 
 
 def arm(environment: Mapping[str, str]) -> None:
@@ -71,25 +87,36 @@ def _inject(rates: Rates, seed: int, log: Path | None) -> None:
 
         async def intercept(service: str, operation: str, params: dict[str, Any], send: Send) -> Answer:
             asked[f"requests {service}"] += 1
-            asked["requests messages"] += operation in _MESSAGES
             return await faults(service, operation, params, send)
 
         real(clients, region, **{**more, "intercept": intercept})
 
     _replace(AwsClients, "__init__", armed)
     if log is not None:
-        threading.Thread(target=_keep_noting, args=(log, made, asked), name="chaos-notes", daemon=True).start()
+        _keep_noting(log / f"{os.getpid()}.json", made, asked)
 
 
-def _keep_noting(log: Path, made: list[Faults], asked: Counter[str]) -> None:
+def _keep_noting(file: Path, made: list[Faults], asked: Counter[str]) -> None:
     """Again and again, because whoever is killed cannot say it at the end."""
-    file, waiting = log / f"{os.getpid()}.json", threading.Event()
-    while True:
-        waiting.wait(NOTE_SECONDS)
-        noted = sum((faults.injected for faults in list(made)), Counter(asked))
+    writing = threading.Lock()
+
+    def note() -> None:
+        noted = Counter(asked)
+        for faults in list(made):
+            noted.update(dict(faults.injected))  # a copy in one go: its owner goes on counting
+            noted.update({f"messages {what}": count for what, count in dict(faults.messages).items()})
         fresh = file.with_suffix(".new")
-        fresh.write_text(json.dumps(noted), encoding="ascii")
-        fresh.replace(file)
+        with writing:
+            fresh.write_text(json.dumps(noted), encoding="ascii")
+            fresh.replace(file)
+
+    def keep_noting() -> None:
+        waiting = threading.Event()
+        while not waiting.wait(NOTE_SECONDS):
+            note()
+
+    atexit.register(note)
+    threading.Thread(target=keep_noting, name="chaos-notes", daemon=True).start()
 
 
 def _break_fence() -> None:

@@ -1,46 +1,34 @@
-"""The independent count on AWS: is every item of a finished job there, once, whole, and with the end it must have?
+"""The independent count on AWS: is every item of every job there, once, whole, and with the end it must have?
 
 Comes after the storm. Rows are read by botocore, objects by obstore (reading.py), and no store code of the product is
-used. Files and manifests are compared by the embedded chaos run's own checker, over a copy of the bucket.
+used. check_job.py compares what there is of each job.
 """
 
 from __future__ import annotations
 
 import asyncio
-import csv
-import json
-import re
 import shutil
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
-import msgspec
-
-from swath.testing.chaos import truth
-from swath.testing.chaos.check_files import FileCheck, Known, check_manifests
 from swath.testing.chaos.findings import Findings, Kind
-from swath.testing.chaos_aws.job import JOB_ID, AwsJob
-from swath.testing.chaos_aws.reading import HeadAt, PlainRow, PlainTable, mirror
+from swath.testing.chaos_aws.check_job import JobLeft, check_job
+from swath.testing.chaos_aws.job import AwsJob
+from swath.testing.chaos_aws.reading import PlainRow, PlainTable, head_of, mirror
 
 __all__ = ["Checked", "check"]
 
-_GZIP: Final = b"\x1f\x8b"
-_NOTE: Final = re.compile(r"\.leases/(\d+)/(.+)")
-_COUNTERS: Final = {
-    "success": HeadAt.SUCCESS,
-    "failed": HeadAt.FAILED,
-    "skipped": HeadAt.SKIPPED,
-    "cancelled": HeadAt.CANCELLED,
-    "not_found": HeadAt.NOT_FOUND,
-}
+_OF_ONE_JOB: Final = ("job", "batches", "items", "back")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Checked:
     """The findings, what was counted, and what a sleeper left where nobody sees it."""
 
     findings: Findings
+    items: int = 0
     attempts_begun: int = 0
     attempts_kept: int = 0
     rows: int = 0
@@ -49,167 +37,56 @@ class Checked:
 
 
 def check(job: AwsJob) -> Checked:
-    """Looks at everything that a job has left behind. Nothing may be running any more."""
-    findings = Findings()
+    """Looks at everything that the jobs have left behind. Nothing may be running any more."""
+    checked = Checked(Findings())
     lines = job.attempts_log.read_text(encoding="utf-8").splitlines()
     begun = Counter(line.partition("\t")[0] for line in lines)
     table = PlainTable(job.endpoints, job.name)
-    number = table.number(JOB_ID)
-    if number is None:
-        findings.add(Kind.LOST, JOB_ID, "the table does not know the job")
-        return Checked(findings)
-    head, rows = table.head(number), list(table.rows())
+    rows = list(table.rows())
     table.close()
     copy = job.folder / "bucket"
     shutil.rmtree(copy, ignore_errors=True)
-    objects = asyncio.run(mirror(job.endpoints, f"{job.name}/{JOB_ID}", copy))
-    files = _ObjectCheck(copy, findings)
-    known = _check_items(_inputs(rows, number, head), _ends(rows, number), files, findings)
-    _check_attempts(known, begun, findings)
-    _check_wanted(job, known, findings)
-    _check_sums(head, known, findings)
-    _check_leftovers(rows, number, head, findings)
-    check_manifests(files, known, head[HeadAt.GENERATION], findings)
-    files.find_strays()
-    kept = sum(item.attempts for item in known.values())
-    return Checked(findings, begun.total(), kept, len(rows), objects, files.unseen)
+    checked.objects = asyncio.run(mirror(job.endpoints, job.name, copy))
+    checked.attempts_begun, checked.rows = begun.total(), len(rows)
+    for left in _jobs_left(job, rows, copy, checked.findings):
+        one = check_job(left, begun)
+        checked.findings.take(one.findings, left.job_id)
+        checked.items += one.items
+        checked.attempts_kept += one.attempts_kept
+        checked.unseen_objects += one.unseen_objects
+    told = f"{checked.items:,} are in the table, {job.items:,} were ordered"
+    checked.findings.expect(checked.items == job.items, Kind.LOST, "all items", told)
+    return checked
 
 
-def _inputs(rows: list[PlainRow], number: int, head: list[Any]) -> dict[int, str]:
-    """Ids by item, of the batches that were committed."""
-    marks = {int(row.sort): msgspec.msgpack.decode(row.body)[3] for row in rows if row.partition == f"batches/{number}"}
-    found: dict[int, str] = {}
-    for row in _of_items(rows, number, "i"):
-        _, _, batch, mark, _ = row.sort.split("#")
-        if int(batch) < head[HeadAt.BATCHES] and marks.get(int(batch)) == mark:
-            found.update({entry[0]: entry[1] for entry in msgspec.msgpack.decode(row.body)})
-    return found
-
-
-def _ends(rows: list[PlainRow], number: int) -> dict[int, list[tuple[int, dict[str, Any]]]]:
-    """Every end of every item with its fence."""
-    found: dict[int, list[tuple[int, dict[str, Any]]]] = {}
-    for row in _of_items(rows, number, "e"):
-        fence = int(row.sort.split("#")[3])
-        for end in msgspec.msgpack.decode(row.body)[1]:
-            found.setdefault(end["seq"], []).append((fence, end))
-    return found
-
-
-def _of_items(rows: list[PlainRow], number: int, kind: str) -> list[PlainRow]:
-    within = f"items/{number}/"
-    return [row for row in rows if row.partition.startswith(within) and row.sort.split("#")[1] == kind]
-
-
-def _check_items(
-    inputs: dict[int, str], ends: dict[int, list[tuple[int, dict[str, Any]]]], files: _ObjectCheck, findings: Findings
-) -> dict[str, Known]:
-    """Each item with its one end and its files."""
-    known: dict[str, Known] = {}
-    for seq, item_id in sorted(inputs.items()):
-        findings.expect(item_id not in known, Kind.COUNTED_TWICE, item_id, "there are two rows of it")
-        ended = ends.pop(seq, [])
-        findings.expect(len(ended) > 0, Kind.LOST, item_id, "it has not ended")
-        findings.expect(len(ended) <= 1, Kind.COUNTED_TWICE, item_id, f"it has ended {len(ended)} times")
-        fence, end = ended[-1] if ended else (0, {"state": "pending"})
-        known[item_id] = Known.of(seq, end["state"], fence, end)
-        came = (known[item_id].state, known[item_id].outcome, known[item_id].failure)
-        foretold = truth.ENDS[truth.fate(item_id)]
-        findings.expect(came == foretold, Kind.WRONG, item_id, f"it is {came} and must be {foretold}")
-        files.check_item(item_id, known[item_id])
-        files.check_winner(item_id, known[item_id])
-    for seq in ends:
-        findings.add(Kind.WRONG, f"item {seq}", "it has an end and no input")
-    return known
-
-
-def _check_attempts(known: dict[str, Known], begun: Counter[str], findings: Findings) -> None:
-    for item_id, item in known.items():
-        fine = 0 < item.attempts <= begun[item_id]
-        findings.expect(fine, Kind.WRONG, item_id, f"{item.attempts} attempts kept, {begun[item_id]} begun")
-
-
-def _check_wanted(job: AwsJob, known: dict[str, Known], findings: Findings) -> None:
-    with job.items_file.open(encoding="utf-8", newline="") as file:
-        wanted = {row["name"] for row in csv.DictReader(file)}
-    for item_id in wanted - known.keys():
-        findings.add(Kind.LOST, item_id, "it is in the items file and not in the table")
-    for item_id in known.keys() - wanted:
-        findings.add(Kind.WRONG, item_id, "it is in the table and not in the items file")
-
-
-def _check_sums(head: list[Any], known: dict[str, Known], findings: Findings) -> None:
-    """Counters of the head against the ends, and the state of the job against both."""
-    counted = Counter(item.state for item in known.values())
-    counted["not_found"] = sum(item.outcome == "not_found" for item in known.values())
-    for name, at in _COUNTERS.items():
-        findings.expect(
-            head[at] == counted[name], Kind.COUNTED_TWICE, name, f"counter {head[at]}, ends {counted[name]}"
-        )
-    total = head[HeadAt.TOTAL]
-    findings.expect(total == len(known), Kind.COUNTED_TWICE, "total", f"counter {total}, rows {len(known)}")
-    kinds = Counter(item.failure for item in known.values() if item.failure is not None)
-    said = head[HeadAt.FAILURES]
-    findings.expect(said == dict(kinds), Kind.COUNTED_TWICE, "failures", f"counters {said}, ends {dict(kinds)}")
-    state, some = head[HeadAt.STATE], "success" in counted
-    must = "completed" if set(counted) <= {"success", "not_found"} else "partially_completed" if some else "failed"
-    findings.expect(state == must, Kind.WRONG, JOB_ID, f"the job is {state} and must be {must}")
-
-
-def _check_leftovers(rows: list[PlainRow], number: int, head: list[Any], findings: Findings) -> None:
-    for at in (HeadAt.LEASES, HeadAt.WAITING, HeadAt.SHARES):
-        findings.expect(not head[at], Kind.STRAY, f"head, {at.name.lower()}", f"{len(head[at])} are left")
-    left = head[HeadAt.FRESH_LEFT]
-    findings.expect(left == 0, Kind.LOST, "head", f"{left} items were never handed out")
+def _jobs_left(job: AwsJob, rows: list[PlainRow], copy: Path, findings: Findings) -> list[JobLeft]:
+    """What there is of each job that was ordered; nobody has ordered others."""
+    numbers = {row.partition.removeprefix("name/"): int(row.body) for row in rows if row.partition.startswith("name/")}
+    by_number: dict[int, list[PlainRow]] = {}
     for row in rows:
-        back = row.partition == f"back/{number}"
-        active = row.partition == "active" and int(row.sort) == number
-        findings.expect(not (back or active), Kind.STRAY, f"{row.partition}, {row.sort}", "the row was left behind")
+        by_number.setdefault(_number(row), []).append(row)
+    found: list[JobLeft] = []
+    for part in job.parts:
+        number = numbers.pop(part.job_id, None)
+        own = by_number.get(number, []) if number is not None else []
+        heads = [head_of(row.body) for row in own if row.sort == "head"]
+        if number is None or not heads:
+            findings.add(Kind.LOST, part.job_id, "the table does not know the job")
+            continue
+        items_file, folder = job.items_file(part), copy / part.job_id
+        found.append(
+            JobLeft(job_id=part.job_id, number=number, head=heads[0], rows=own, folder=folder, items_file=items_file)
+        )
+    for job_id in numbers:
+        findings.add(Kind.WRONG, job_id, "it is in the table, and was never ordered")
+    for place in {entry.name for entry in copy.glob("*")} - {part.job_id for part in job.parts}:
+        findings.add(Kind.STRAY, place, "there are objects of it, and it was never ordered")
+    return found
 
 
-class _ObjectCheck(FileCheck):
-    """Files as the bucket has them: a compressed page has the name of the page, a loser may leave a note of itself."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.unseen = 0
-        self._lost: set[tuple[str, int]] = set()
-        for note in self.folder.glob(".leases/*/lost"):
-            lost, fence = json.loads(note.read_bytes()), int(note.parent.name)
-            self._lost |= {(path, 0) for path in lost.get("first", ())}
-            self._lost |= {(path, fence) for path in lost.get("later", ())}
-
-    def _check_content(self, item_id: str, item: Known, key: str, name: str, body: bytes) -> None:
-        packed = name == "html.html" and body.startswith(_GZIP)
-        super()._check_content(item_id, item, f"{key}.gz" if packed else key, name, body)
-
-    def check_winner(self, item_id: str, item: Known) -> None:
-        """Nothing of a losing attempt is referenced: each file was written under the fence that ended the item, or by
-        the first lease that it ever had, unless that lost."""
-        for key, _, _ in item.artifacts:
-            path, fence = _place(key)
-            what = f"it was written under fence {fence}, and {item.fence} ended the item"
-            self.findings.expect(fence in (0, item.fence), Kind.WRONG, key, what)
-            self.findings.expect((path, fence) not in self._lost, Kind.WRONG, key, f"{item_id} lost it, by a note")
-
-    def find_strays(self) -> None:
-        """Every object must have been referred to, but for what a writer that slept through its loss put down: that
-        is noted as lost before anybody deletes it, and stays unseen."""
-        for file in self.folder.rglob("*"):
-            key = str(file.relative_to(self.folder))
-            if not file.is_file() or key in self.referred:
-                continue
-            note = _NOTE.fullmatch(key)
-            if note is not None:
-                self.findings.expect(note[2] == "lost", Kind.STRAY, key, "the room was left open")
-            elif key.startswith("items/") and _place(key) in self._lost:
-                self.unseen += 1
-            else:
-                self.findings.add(Kind.STRAY, key, "nobody refers to it")
-
-
-def _place(key: str) -> tuple[str, int]:
-    """The item's folder, and the fence under which a file of it was written: 0 for that of its first lease."""
-    folder = key.removeprefix("items/").rpartition("/")[0]
-    path, mark, fence = folder.rpartition("/~")
-    return (path, int(fence)) if mark and fence.isdecimal() else (folder, 0)
+def _number(row: PlainRow) -> int:
+    """Of the job that a row belongs to; 0 for what belongs to all."""
+    kind, _, rest = row.partition.partition("/")
+    if kind in _OF_ONE_JOB:
+        return int(rest.partition("/")[0])
+    return int(row.sort) if kind == "active" else 0

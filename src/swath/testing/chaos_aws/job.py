@@ -1,4 +1,4 @@
-"""AwsJob: the names, the folder and the environment of one chaos job on the local AWS servers.
+"""AwsJob: the names, the folder and the environment of the jobs of one chaos run on the local AWS servers.
 
 Made before anything is started; the storm starts its processes from here, and the checker reads the same places.
 """
@@ -18,14 +18,15 @@ from typing import Final
 from swath.testing.aws_servers import Endpoints
 from swath.testing.aws_servers.endpoints import DISTURBING
 from swath.testing.chaos import truth
+from swath.testing.chaos_aws.parts import Part
 
-__all__ = ["GRACE_SECONDS", "HOSTS", "JOB_ID", "LEASE_SECONDS", "AwsJob", "SitePlan", "make_job"]
+__all__ = ["GRACE_SECONDS", "HOSTS", "LEASE_SECONDS", "AwsJob", "SitePlan", "make_job"]
 
-JOB_ID: Final = "chaos"
 LEASE_SECONDS: Final = 4.0
 HEARTBEAT_SECONDS: Final = 1.0
 GRACE_SECONDS: Final = 3.0
 HOSTS: Final = 2
+_ARMED: Final = (sys.executable, "-m", "swath.testing.chaos_aws.armed")
 
 
 @dataclass(frozen=True)
@@ -39,20 +40,21 @@ class SitePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class AwsJob:
-    """`endpoints` are the true ones; workers may be led past forwarders by `detours` (variable: address)."""
+    """`items` of all its `parts` together, each a job. `endpoints` are the true ones; workers may be led past
+    forwarders by `detours` (variable: address)."""
 
     folder: Path
     items: int
+    parts: tuple[Part, ...]
     name: str
     endpoints: Endpoints
     site: SitePlan
     site_url: str
     detours: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def items_file(self) -> Path:
+    def items_file(self, part: Part) -> Path:
         """One name a row."""
-        return self.folder / "items.csv"
+        return self.folder / "items" / f"{part.job_id}.csv"
 
     @property
     def attempts_log(self) -> Path:
@@ -73,19 +75,23 @@ class AwsJob:
         """The data folder of one of its machines: who has another one does not see the first one's lock files."""
         return self.folder / f"host-{number % HOSTS}"
 
-    @property
-    def create_arguments(self) -> list[str]:
+    def create_arguments(self, part: Part) -> list[str]:
         """`swath jobs create …`: loads it, and leaves it to workers."""
         scraper, policy = self.folder / "county_scraper.py", self.folder / "policy.json"
-        files = map(str, (scraper, "--items", self.items_file, "--policy", policy))
-        return ["jobs", "create", *files, "--job-id", JOB_ID, "--quiet"]
+        files = map(str, (scraper, "--items", self.items_file(part), "--policy", policy))
+        kind = map(str, ("--concurrency", part.concurrency, "--priority", part.priority))
+        return ["jobs", "create", *files, "--job-id", part.job_id, *kind, "--quiet"]
 
     def command(self, arguments: list[str], *, host: int = 0, armed: bool = False) -> list[str]:
         """The real command line; armed, the same through armed.py, as on the machine of that number."""
         if not armed:
             return [sys.executable, "-m", "swath.entrypoints.cli.main", *arguments]
-        module = "swath.testing.chaos_aws.armed"
-        return [sys.executable, "-m", module, "--host", str(self.host(host)), "--", *arguments]
+        return [*_ARMED, "--host", str(self.host(host)), "--", *arguments]
+
+    @property
+    def commands(self) -> list[str]:
+        """The same for many, which come by stdin."""
+        return [*_ARMED, "--host", str(self.host(0)), "--each"]
 
     def environment(self, more: Mapping[str, str] | None = None, *, direct: bool = False) -> dict[str, str]:
         """Ours without what would disturb, short leases, and what is given; `direct` takes no detours."""
@@ -108,34 +114,34 @@ class AwsJob:
         }
 
 
-def make_job(job: AwsJob, *, concurrency: int) -> AwsJob:
+def make_job(job: AwsJob) -> AwsJob:
     """Writes items, policies and scraper into a new folder."""
-    job.folder.mkdir(parents=True)
-    job.faults.mkdir()
-    with job.items_file.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["name"])
-        rows.writerows([name] for name in truth.item_ids(job.items))
-    (job.folder / "policy.json").write_text(json.dumps(_policy(concurrency)), encoding="utf-8")
+    for folder in (job.folder, job.faults, job.folder / "items"):
+        folder.mkdir(parents=True)
+    names = truth.item_ids(job.items)
+    for part in job.parts:
+        with job.items_file(part).open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["name"])
+            rows.writerows([name] for name in names[part.first : part.first + part.items])
+    (job.folder / "policy.json").write_text(json.dumps(_POLICY), encoding="utf-8")
     (job.folder / "sites.yaml").write_text(_site_policy(job.site), encoding="utf-8")
     shutil.copy(Path(__file__).with_name("county_scraper.py"), job.folder)
     job.attempts_log.touch()
     return job
 
 
-def _policy(concurrency: int) -> dict[str, object]:
-    """Flaky items fail once in every process that meets them; those that must fail do so after two retries."""
-    return {
-        "throttling": {"max_concurrent_workers": concurrency},
-        "retries": {
-            "max_retries": 100,
-            "backoff": "fixed",
-            "base_delay_seconds": 0.05,
-            "kinds": {"server_error": {"max_retries": 2}},
-        },
-        # Some items must fail, and a job that stops because of them would prove nothing.
-        "circuit_breaker": {"failure_threshold_percentage": 1.0, "consecutive_failures": 100_000},
-    }
+# Flaky items fail once in every process that meets them; those that must fail do so after two retries.
+_POLICY: Final = {
+    "retries": {
+        "max_retries": 100,
+        "backoff": "fixed",
+        "base_delay_seconds": 0.05,
+        "kinds": {"server_error": {"max_retries": 2}},
+    },
+    # Some items must fail, and a job that stops because of them would prove nothing.
+    "circuit_breaker": {"failure_threshold_percentage": 1.0, "consecutive_failures": 100_000},
+}
 
 
 def _site_policy(site: SitePlan) -> str:

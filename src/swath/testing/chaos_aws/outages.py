@@ -24,8 +24,9 @@ from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.processes import Pack, log_errors
 from swath.testing.chaos_aws.check import check
 from swath.testing.chaos_aws.gate import Gate, Shut
-from swath.testing.chaos_aws.job import JOB_ID, AwsJob, make_job
+from swath.testing.chaos_aws.job import AwsJob, make_job
 from swath.testing.chaos_aws.outage import GOES_ON_SECONDS, Outage, What
+from swath.testing.chaos_aws.parts import JOB_ID, in_one
 from swath.testing.chaos_aws.reading import PlainTable
 from swath.testing.chaos_aws.site import served
 
@@ -65,16 +66,18 @@ def run_outage(folder: Path, endpoints: Endpoints, what: What, seconds: float, f
 
 def _job(folder: Path, endpoints: Endpoints, what: What, seconds: float, site_url: str) -> AwsJob:
     site, items = what.plan(seconds)
+    # Only who has nothing to do listens to the queue, so then the job can use fewer workers than there are.
+    concurrency = 2 if what is What.QUEUE_DELETED else 8
     named = AwsJob(
         folder=folder / "job",
         items=items,
+        parts=(in_one(items, concurrency),),
         name=f"outage-{secrets.token_hex(3)}",
         endpoints=endpoints,
         site=site,
         site_url=site_url,
     )
-    # Only who has nothing to do listens to the queue, so then the job can use fewer workers than there are.
-    return make_job(named, concurrency=2 if what is What.QUEUE_DELETED else 8)
+    return make_job(named)
 
 
 class _Run:
@@ -90,7 +93,7 @@ class _Run:
     async def run(self, seconds: float) -> Outage:
         job = self._job
         await self._swath(job, "aws", "init")
-        await self._swath(job, *job.create_arguments)
+        await self._swath(job, *job.create_arguments(job.parts[0]))
         self._number = self._table.number(JOB_ID) or 0
         async with self._gate, self._bucket:
             detours = {"AWS_ENDPOINT_URL_DYNAMODB": self._gate.url, "AWS_ENDPOINT_URL_S3": self._bucket.url}

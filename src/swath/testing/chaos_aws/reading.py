@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -22,10 +22,11 @@ from obstore.store import S3Store
 
 from swath.testing.aws_servers import Endpoints
 
-__all__ = ["HeadAt", "LeaseAt", "Moment", "PlainRow", "PlainTable", "mirror"]
+__all__ = ["HeadAt", "LeaseAt", "Moment", "PlainRow", "PlainTable", "head_of", "mirror"]
 
 _ENDS: Final = frozenset({"completed", "partially_completed", "failed", "cancelled"})
 _AT_ONCE: Final = 16
+_BATCH: Final = 100  # what DynamoDB reads at once
 
 
 class HeadAt(IntEnum):
@@ -67,7 +68,7 @@ class PlainRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Moment:
-    """A job at one instant. `held`: the fences of leases with items, by the process that has them."""
+    """A job, or several, at one instant. `held`: the fences of leases with items, by the process that has them."""
 
     state: str
     done: int
@@ -76,13 +77,36 @@ class Moment:
 
     @property
     def over(self) -> bool:
-        """Whether the job has ended."""
+        """Whether it has ended; of several, whether all have."""
         return self.state in _ENDS
 
     @property
     def fences(self) -> set[int]:
         """Of all leases that nobody has taken away."""
         return {fence for fences in self.held.values() for fence in fences}
+
+    @classmethod
+    def together(cls, moments: Sequence[Moment]) -> Moment:
+        """Several jobs; fences are never the same in two of them."""
+        held: dict[int, frozenset[int]] = {}
+        for moment in moments:
+            for pid, fences in moment.held.items():
+                held[pid] = held.get(pid, frozenset()) | fences
+        state = next((moment.state for moment in moments if not moment.over), "completed")
+        newest = max((moment.newest for moment in moments), default=0)
+        return cls(state, sum(moment.done for moment in moments), held, newest)
+
+    @classmethod
+    def of(cls, head: list[Any]) -> Moment:
+        """From the head of a job."""
+        held: dict[int, set[int]] = {}
+        leases = head[HeadAt.LEASES]
+        for lease in leases:
+            if lease[LeaseAt.RIGHT] == "run" and not lease[LeaseAt.RESCUED]:
+                held.setdefault(_pid(lease[LeaseAt.WORKER]), set()).add(lease[LeaseAt.FENCE])
+        done = head[HeadAt.SUCCESS] + head[HeadAt.FAILED] + head[HeadAt.SKIPPED]
+        newest = max((lease[LeaseAt.FENCE] for lease in leases), default=0)
+        return cls(head[HeadAt.STATE], done, {pid: frozenset(fences) for pid, fences in held.items()}, newest)
 
 
 class PlainTable:
@@ -128,20 +152,37 @@ class PlainTable:
     def head(self, number: int) -> list[Any]:
         """What the head of a job holds, in the order of HeadAt."""
         body = self.row(f"job/{number}", "head")
-        head: list[Any] = [] if body is None else msgspec.msgpack.decode(body, strict=False)
-        return head
+        return [] if body is None else head_of(body)
 
     def moment(self, number: int) -> Moment:
         """The job now."""
-        head = self.head(number)
-        held: dict[int, set[int]] = {}
-        leases = head[HeadAt.LEASES]
-        for lease in leases:
-            if lease[LeaseAt.RIGHT] == "run" and not lease[LeaseAt.RESCUED]:
-                held.setdefault(_pid(lease[LeaseAt.WORKER]), set()).add(lease[LeaseAt.FENCE])
-        done = head[HeadAt.SUCCESS] + head[HeadAt.FAILED] + head[HeadAt.SKIPPED]
-        newest = max((lease[LeaseAt.FENCE] for lease in leases), default=0)
-        return Moment(head[HeadAt.STATE], done, {pid: frozenset(fences) for pid, fences in held.items()}, newest)
+        return Moment.of(self.head(number))
+
+    def active(self) -> list[int]:
+        """Numbers of the jobs that have not ended."""
+        wanted = {":p": {"S": "active"}}
+        asked = {"TableName": self._name, "ConsistentRead": True, "KeyConditionExpression": "p = :p"}
+        page = self._client.query(**asked, ExpressionAttributeValues=wanted)  # of 1 MB: thousands of jobs
+        return [int(_row(item).sort) for item in page["Items"]]
+
+    def moments(self, numbers: Sequence[int]) -> dict[int, Moment]:
+        """Jobs now, in one look; those that are gone are left out."""
+        found: dict[int, Moment] = {}
+        for start in range(0, len(numbers), _BATCH):
+            keys = [{"p": {"S": f"job/{number}"}, "s": {"S": "head"}} for number in numbers[start : start + _BATCH]]
+            asked: dict[str, Any] = {self._name: {"Keys": keys, "ConsistentRead": True}}
+            while asked:
+                answer = self._client.batch_get_item(RequestItems=asked)
+                for row in map(_row, answer["Responses"][self._name]):
+                    found[int(row.partition.removeprefix("job/"))] = Moment.of(head_of(row.body))
+                asked = answer.get("UnprocessedKeys") or {}
+        return found
+
+
+def head_of(body: bytes) -> list[Any]:
+    """What a row of a head holds, in the order of HeadAt."""
+    head: list[Any] = msgspec.msgpack.decode(body, strict=False)
+    return head
 
 
 def _row(item: dict[str, Any]) -> PlainRow:

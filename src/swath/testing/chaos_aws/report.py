@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections import Counter
@@ -20,6 +19,7 @@ from swath.testing.tables import NO_HEAD, as_text, put_into
 __all__ = ["Figures", "table", "write_page"]
 
 _SERVERS = "DynamoDB Local, SeaweedFS, ministack"
+_REQUESTS = ("conflict", "lost_answer", "server_error", "throttled", "unprocessed")
 
 
 @dataclass
@@ -29,6 +29,7 @@ class Figures:
     command: str
     seed: int
     storm: dict[str, Any] = field(default_factory=dict)
+    messages: dict[str, int] = field(default_factory=dict)
     paced: dict[str, Any] = field(default_factory=dict)
     outages: list[dict[str, Any]] = field(default_factory=list)
     found: dict[str, int] = field(default_factory=dict)
@@ -38,14 +39,17 @@ class Figures:
         default_factory=lambda: f"{os.cpu_count()} cores, Python {platform.python_version()}, {_SERVERS}"
     )
 
-    def add_storm(self, job: AwsJob, storm: Storm, checked: Checked, verify_code: int) -> None:
+    def add_storm(self, storm: Storm, checked: Checked, faults: Counter[str], verify_code: int) -> None:
         """What the storm did, and what came of it."""
+        job = storm.job
         begun, kept = checked.attempts_begun, checked.attempts_kept
         self.storm = {
-            "items": job.items,
+            "items": checked.items,
+            "jobs": len(job.parts),
+            "large_jobs": [part.items for part in job.parts if part.large],
             "processes": storm.plan.processes,
             "strikes": dict(sorted(storm.counted.items())),
-            "faults": dict(sorted(_injected(job.faults).items())),
+            "faults": dict(sorted(faults.items())),
             "attempts": begun,
             "wasted_attempts": begun - kept,
             "rows": checked.rows,
@@ -72,14 +76,6 @@ class Figures:
         self.seconds = round(seconds, 1)
 
 
-def _injected(folder: Path) -> Counter[str]:
-    """By all processes together; of one that was killed up to its last half second."""
-    total: Counter[str] = Counter()
-    for file in folder.glob("*.json"):
-        total.update(json.loads(file.read_text(encoding="ascii")))
-    return total
-
-
 def table(figures: Figures) -> str:
     """Two columns for a terminal."""
     return as_text([(NO_HEAD, _rows(figures))])
@@ -93,6 +89,7 @@ def write_page(page: Path, figures: Figures) -> None:
 def _rows(figures: Figures) -> list[tuple[str, str]]:
     return [
         *(_storm_rows(figures.storm) if figures.storm else ()),
+        *(_message_rows(figures.messages) if figures.messages else ()),
         *(_pace_rows(figures.paced) if figures.paced else ()),
         *((str(outage["name"]), str(outage["told"])) for outage in figures.outages),
         *((name.replace("_", " "), f"{count:,}") for name, count in figures.found.items()),
@@ -106,21 +103,31 @@ def _storm_rows(storm: dict[str, Any]) -> list[tuple[str, str]]:
     strikes, faults = Counter(storm["strikes"]), Counter(storm["faults"])
     requests = f"{faults['requests dynamodb']:,} DynamoDB, {faults['requests sqs']:,} SQS"
     by_host = ", ".join(f"{strikes[f'SIGKILL on host {host}']:,} on host {host}" for host in (0, 1))
-    done = [(name, count) for name, count in faults.items() if not name.startswith("requests")]
+    done = [f"{faults[name]:,} {name.replace('_', ' ')}" for name in _REQUESTS]
+    largest, *large = storm["large_jobs"]
+    small = f"{storm['jobs'] - len(large) - 1:,} of 1 to 20 items"
     share = round(100 * storm["wasted_attempts"] / storm["attempts"], 2) if storm["attempts"] else 0.0
     return [
         ("items, processes", f"{storm['items']:,}, {storm['processes']} on 2 hosts"),
+        ("jobs", f"one of {largest:,}, {len(large)} of {max(large):,}, {small}"),
         ("kill -9", f"{strikes['SIGKILL']:,} ({strikes['SIGKILL with lease']:,} with lease; {by_host})"),
         ("SIGSTOP beyond the lease", f"{strikes['SIGSTOP']:,} ({strikes['SIGSTOP with lease']:,} with lease)"),
         ("woke up without their lease", f"{strikes['woken without lease']:,}"),
-        ("requests of workers", requests),
-        ("faults injected there", ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in done)),
+        ("requests of workers and orders", requests),
+        ("faults injected there", ", ".join(done)),
         ("attempts, wasted", f"{storm['attempts']:,}, {storm['wasted_attempts']:,} ({share} %)"),
         ("items/s under fire", f"{storm['items_per_second']:,.1f} for {storm['seconds']:,.0f} s"),
         ("rows and objects counted", f"{storm['rows']:,} and {storm['objects']:,}"),
         ("objects of sleepers, unseen", f"{storm['unseen_objects']:,}"),
-        ("swath jobs verify", f"exit code {storm['verify_exit_code']}"),
+        ("swath jobs verify, of each", f"exit code {storm['verify_exit_code']}"),
     ]
+
+
+def _message_rows(messages: dict[str, int]) -> list[tuple[str, str]]:
+    told = {name: f"{count:,}" for name, count in messages.items()}
+    sent = f"{told['lost']} lost, {told['doubled']} doubled, {told['late']} late by 3 s"
+    received = f"{told['repeated']} came again, {told['reordered']} out of order, {told['lost_deletes']} deletes lost"
+    return [("messages sent", f"{told['sent']}: {sent}"), ("messages received", f"{told['received']}: {received}")]
 
 
 def _pace_rows(paced: dict[str, Any]) -> list[tuple[str, str]]:

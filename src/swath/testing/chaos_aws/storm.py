@@ -1,7 +1,8 @@
-"""Storm: several `swath worker` on two machines run one job, and are killed and frozen at random until it has ended.
+"""Storm: several `swath worker` on two machines run jobs, and are killed and frozen at random until all have ended.
 
-Before: the job is in the store (job.py). After: nothing runs any more, and check.py counts what is left. Strikes are
-tied to the items done, so that they spread over the whole job however fast it is.
+Before: the first job is in the store (job.py). After: nothing runs any more, and check.py counts what is left. Strikes
+and the jobs that come in are tied to the items done of large jobs (parts.py), so that they spread over the whole time
+however fast that goes.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from typing import Final
 from swath.testing.chaos import interruption
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.processes import Pack, Process, log_errors
-from swath.testing.chaos_aws.job import GRACE_SECONDS, HOSTS, JOB_ID, LEASE_SECONDS, AwsJob
+from swath.testing.chaos_aws.feeding import Feeder
+from swath.testing.chaos_aws.job import GRACE_SECONDS, HOSTS, LEASE_SECONDS, AwsJob
 from swath.testing.chaos_aws.pace import Strike
 from swath.testing.chaos_aws.reading import Moment, PlainTable
 
 __all__ = ["Storm", "StormPlan"]
 
-TICK_SECONDS: Final = 0.1
+TICK_SECONDS: Final = 0.15
 STOP_SECONDS: Final = 2 * GRACE_SECONDS + 20.0  # a worker told to stop is gone by then, on a busy machine too
 KILL, STOP, FREEZE, WAKE = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGCONT
 
 
 @dataclass(frozen=True, kw_only=True)
 class StormPlan:
-    """How much of what; `environment` is given to all workers."""
+    """How much of what; `environment` is given to all workers, and to whoever orders jobs."""
 
     kills: int
     freezes: int
@@ -56,35 +58,39 @@ class Storm:
         commands = {str(host): self.job.command(["worker"], host=host, armed=True) for host in range(HOSTS)}
         self._pack = Pack(commands, self.job.environment(self.plan.environment), self.job.log)
         kinds = [KILL] * self.plan.kills + [FREEZE] * self.plan.freezes
-        last = self.job.items * 97 // 100
+        self._large = [part for part in self.job.parts if part.large]  # the first one is at work
+        last = sum(part.items for part in self._large) * 97 // 100
         self._ahead = sorted(((self._random.randrange(last), kind) for kind in kinds), reverse=True)
+        self._coming = list(self.job.parts[1:])
         self._naps: list[tuple[float, Process]] = []
-        self._progress = (0, 0, time.monotonic())
+        self._progress: tuple[tuple[int, ...], float] = (), time.monotonic()
         self._given_up = False
+        self._done = 0  # items of large jobs, a moment ago
         self._worked: set[int] = set()  # processes that have held a lease
 
     def run(self) -> None:
-        """Returns when the job has ended or will not, with all processes gone."""
-        number = self._table.number(JOB_ID)
-        if number is None:
-            raise SystemExit("the job could not be created")
+        """Returns when all jobs have ended or will not, with all processes gone."""
         began = time.monotonic()
-        with self._pack:
+        with Feeder(self.job, self.plan.environment) as feeder, self._pack:
             for process in range(self.plan.processes):
                 self._pack.start(str(process % HOSTS))
-            while not self._over(number):
+            while not self._over(feeder):
                 time.sleep(TICK_SECONDS)
                 interruption.check()
             self.seconds = time.monotonic() - began
             if not self._given_up:
+                code = feeder.exit_code
+                self.findings.expect(code == 0, Kind.WRONG, "jobs create", f"one of them ended with code {code}")
                 self._send_home()
         self._table.close()
         for line in log_errors(self.job.log)[:10]:
             self.findings.add(Kind.WRONG, "a process said", line)
 
-    def _over(self, number: int) -> bool:
-        """One turn; whether the job has ended, or the run is given up."""
-        now, seen = time.monotonic(), self._table.moment(number)
+    def _over(self, feeder: Feeder) -> bool:
+        """One turn; whether all jobs have ended, or the run is given up."""
+        fed = self._feed(feeder)  # before the look, which then sees the last of them
+        now, each = time.monotonic(), self._look()
+        seen = Moment.together(each)
         self._worked.update(seen.held)
         for process in self._pack.ended():
             self._judge(process)
@@ -92,20 +98,40 @@ class Storm:
         for due, process in [nap for nap in self._naps if nap[0] <= now]:
             self._naps.remove((due, process))
             self._wake(process, seen)
-        if seen.over:
+        if seen.over and fed:
             kills = sum(kind is KILL for _, kind in self._ahead)
             self.findings.expect(not kills, Kind.WRONG, "the storm", f"{kills} kills were not made")
             return True
         self._strike_planned(now, seen)
-        return self._stalled(seen, now)
+        return self._stalled((seen.done, len(each), seen.newest), now)
 
-    def _stalled(self, seen: Moment, now: float) -> bool:
-        if (seen.done, seen.newest) != self._progress[:2]:
-            self._progress = (seen.done, seen.newest, now)
-        if now - self._progress[2] < self.plan.stall_seconds:
+    def _look(self) -> list[Moment]:
+        """The jobs that have not ended; notes how far the large ones are."""
+        number = self._table.number(self._large[0].job_id)
+        each = self._table.moments(list({*self._table.active(), *([] if number is None else [number])}))
+        if number is not None:
+            self._done = self._large[0].due + each[number].done
+            if each[number].over and len(self._large) > 1:
+                self._large.pop(0)
+        return list(each.values())
+
+    def _feed(self, feeder: Feeder) -> bool:
+        """Orders the jobs that are due; whether all are in, or nobody is there any more who could order them."""
+        if feeder.exit_code is not None:
+            return True
+        while self._coming and self._done >= self._coming[0].due:
+            feeder.feed(self._coming.pop(0))
+        if not self._coming:
+            feeder.finish()
+        return False
+
+    def _stalled(self, seen: tuple[int, ...], now: float) -> bool:
+        if seen != self._progress[0]:
+            self._progress = seen, now
+        if now - self._progress[1] < self.plan.stall_seconds:
             return False
-        told = f"nothing has moved for {self.plan.stall_seconds:g} s at {seen.done} items"
-        self.findings.add(Kind.WRONG, "the job", told)
+        told = f"nothing has moved for {self.plan.stall_seconds:g} s at {self._done} items of large jobs"
+        self.findings.add(Kind.WRONG, "the jobs", told)
         self._given_up = True
         return True
 
@@ -113,7 +139,7 @@ class Storm:
 
     def _strike_planned(self, now: float, seen: Moment) -> None:
         later = []
-        while self._ahead and seen.done >= self._ahead[-1][0]:
+        while self._ahead and self._done >= self._ahead[-1][0]:
             planned = self._ahead.pop()
             target = self._target(planned[1], seen)
             if target is None:

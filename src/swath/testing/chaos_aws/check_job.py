@@ -1,0 +1,212 @@
+"""The count of one job on AWS: is every item of it there, once, whole, and with the end that it must have?
+
+Called by check.py with the rows and a copy of the objects of the job. Files and manifests are compared by the embedded
+chaos run's own checker.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from swath.testing.chaos import truth
+from swath.testing.chaos.check_files import FileCheck, Known, check_manifests
+from swath.testing.chaos.findings import Findings, Kind
+from swath.testing.chaos_aws.reading import HeadAt, PlainRow
+
+__all__ = ["JobLeft", "OneJob", "check_job"]
+
+_GZIP: Final = b"\x1f\x8b"
+_NOTE: Final = re.compile(r"\.leases/(\d+)/(.+)")
+_COUNTERS: Final = {
+    "success": HeadAt.SUCCESS,
+    "failed": HeadAt.FAILED,
+    "skipped": HeadAt.SKIPPED,
+    "cancelled": HeadAt.CANCELLED,
+    "not_found": HeadAt.NOT_FOUND,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobLeft:
+    """What a job has left behind: its rows, and its objects as files. `items_file` is what was ordered."""
+
+    job_id: str
+    number: int
+    head: list[Any]
+    rows: list[PlainRow]
+    folder: Path
+    items_file: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneJob:
+    """What was found, and counted; `unseen_objects` were left by a sleeper where nobody sees them."""
+
+    findings: Findings
+    items: int
+    attempts_kept: int
+    unseen_objects: int
+
+
+def check_job(left: JobLeft, begun: Counter[str]) -> OneJob:
+    """Looks at all of it; `begun` are the attempts that any process began, by item."""
+    findings, head = Findings(), left.head
+    files = _ObjectCheck(left.folder, findings)
+    known = _check_items(_inputs(left), _ends(left), files, findings)
+    _check_attempts(known, begun, findings)
+    _check_wanted(left.items_file, known, findings)
+    _check_sums(left.job_id, head, known, findings)
+    _check_leftovers(left, findings)
+    check_manifests(files, known, head[HeadAt.GENERATION], findings)
+    files.find_strays()
+    kept = sum(item.attempts for item in known.values())
+    return OneJob(findings=findings, items=len(known), attempts_kept=kept, unseen_objects=files.unseen)
+
+
+def _inputs(left: JobLeft) -> dict[int, str]:
+    """Ids by item, of the batches that were committed."""
+    batches = [row for row in left.rows if row.partition == f"batches/{left.number}"]
+    marks = {int(row.sort): msgspec.msgpack.decode(row.body)[3] for row in batches}
+    found: dict[int, str] = {}
+    for row in _of_items(left, "i"):
+        _, _, batch, mark, _ = row.sort.split("#")
+        if int(batch) < left.head[HeadAt.BATCHES] and marks.get(int(batch)) == mark:
+            found.update({entry[0]: entry[1] for entry in msgspec.msgpack.decode(row.body)})
+    return found
+
+
+def _ends(left: JobLeft) -> dict[int, list[tuple[int, dict[str, Any]]]]:
+    """Every end of every item with its fence."""
+    found: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+    for row in _of_items(left, "e"):
+        fence = int(row.sort.split("#")[3])
+        for end in msgspec.msgpack.decode(row.body)[1]:
+            found.setdefault(end["seq"], []).append((fence, end))
+    return found
+
+
+def _of_items(left: JobLeft, kind: str) -> list[PlainRow]:
+    within = f"items/{left.number}/"
+    return [row for row in left.rows if row.partition.startswith(within) and row.sort.split("#")[1] == kind]
+
+
+def _check_items(
+    inputs: dict[int, str], ends: dict[int, list[tuple[int, dict[str, Any]]]], files: _ObjectCheck, findings: Findings
+) -> dict[str, Known]:
+    """Each item with its one end and its files."""
+    known: dict[str, Known] = {}
+    for seq, item_id in sorted(inputs.items()):
+        findings.expect(item_id not in known, Kind.COUNTED_TWICE, item_id, "there are two rows of it")
+        ended = ends.pop(seq, [])
+        findings.expect(len(ended) > 0, Kind.LOST, item_id, "it has not ended")
+        findings.expect(len(ended) <= 1, Kind.COUNTED_TWICE, item_id, f"it has ended {len(ended)} times")
+        fence, end = ended[-1] if ended else (0, {"state": "pending"})
+        known[item_id] = Known.of(seq, end["state"], fence, end)
+        came = (known[item_id].state, known[item_id].outcome, known[item_id].failure)
+        foretold = truth.ENDS[truth.fate(item_id)]
+        findings.expect(came == foretold, Kind.WRONG, item_id, f"it is {came} and must be {foretold}")
+        files.check_item(item_id, known[item_id])
+        files.check_winner(item_id, known[item_id])
+    for seq in ends:
+        findings.add(Kind.WRONG, f"item {seq}", "it has an end and no input")
+    return known
+
+
+def _check_attempts(known: dict[str, Known], begun: Counter[str], findings: Findings) -> None:
+    for item_id, item in known.items():
+        fine = 0 < item.attempts <= begun[item_id]
+        findings.expect(fine, Kind.WRONG, item_id, f"{item.attempts} attempts kept, {begun[item_id]} begun")
+
+
+def _check_wanted(items_file: Path, known: dict[str, Known], findings: Findings) -> None:
+    with items_file.open(encoding="utf-8", newline="") as file:
+        wanted = {row["name"] for row in csv.DictReader(file)}
+    for item_id in wanted - known.keys():
+        findings.add(Kind.LOST, item_id, "it is in the items file and not in the table")
+    for item_id in known.keys() - wanted:
+        findings.add(Kind.WRONG, item_id, "it is in the table and not in the items file")
+
+
+def _check_sums(job_id: str, head: list[Any], known: dict[str, Known], findings: Findings) -> None:
+    """Counters of the head against the ends, and the state of the job against both."""
+    counted = Counter(item.state for item in known.values())
+    counted["not_found"] = sum(item.outcome == "not_found" for item in known.values())
+    for name, at in _COUNTERS.items():
+        findings.expect(
+            head[at] == counted[name], Kind.COUNTED_TWICE, name, f"counter {head[at]}, ends {counted[name]}"
+        )
+    total = head[HeadAt.TOTAL]
+    findings.expect(total == len(known), Kind.COUNTED_TWICE, "total", f"counter {total}, rows {len(known)}")
+    kinds = Counter(item.failure for item in known.values() if item.failure is not None)
+    said = head[HeadAt.FAILURES]
+    findings.expect(said == dict(kinds), Kind.COUNTED_TWICE, "failures", f"counters {said}, ends {dict(kinds)}")
+    state, some = head[HeadAt.STATE], "success" in counted
+    must = "completed" if set(counted) <= {"success", "not_found"} else "partially_completed" if some else "failed"
+    findings.expect(state == must, Kind.WRONG, job_id, f"the job is {state} and must be {must}")
+
+
+def _check_leftovers(left: JobLeft, findings: Findings) -> None:
+    head = left.head
+    for at in (HeadAt.LEASES, HeadAt.WAITING, HeadAt.SHARES):
+        findings.expect(not head[at], Kind.STRAY, f"head, {at.name.lower()}", f"{len(head[at])} are left")
+    fresh = head[HeadAt.FRESH_LEFT]
+    findings.expect(fresh == 0, Kind.LOST, "head", f"{fresh} items were never handed out")
+    for row in left.rows:
+        stray = row.partition in (f"back/{left.number}", "active")
+        findings.expect(not stray, Kind.STRAY, f"{row.partition}, {row.sort}", "the row was left behind")
+
+
+class _ObjectCheck(FileCheck):
+    """Files as the bucket has them: a compressed page has the name of the page, a loser may leave a note of itself."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.unseen = 0
+        self._lost: set[tuple[str, int]] = set()
+        for note in self.folder.glob(".leases/*/lost"):
+            lost, fence = json.loads(note.read_bytes()), int(note.parent.name)
+            self._lost |= {(path, 0) for path in lost.get("first", ())}
+            self._lost |= {(path, fence) for path in lost.get("later", ())}
+
+    def _check_content(self, item_id: str, item: Known, key: str, name: str, body: bytes) -> None:
+        packed = name == "html.html" and body.startswith(_GZIP)
+        super()._check_content(item_id, item, f"{key}.gz" if packed else key, name, body)
+
+    def check_winner(self, item_id: str, item: Known) -> None:
+        """Nothing of a losing attempt is referenced: each file was written under the fence that ended the item, or by
+        the first lease that it ever had, unless that lost."""
+        for key, _, _ in item.artifacts:
+            path, fence = _place(key)
+            what = f"it was written under fence {fence}, and {item.fence} ended the item"
+            self.findings.expect(fence in (0, item.fence), Kind.WRONG, key, what)
+            self.findings.expect((path, fence) not in self._lost, Kind.WRONG, key, f"{item_id} lost it, by a note")
+
+    def find_strays(self) -> None:
+        """Every object must have been referred to, but for what a writer that slept through its loss put down: that
+        is noted as lost before anybody deletes it, and stays unseen."""
+        for file in self.folder.rglob("*"):
+            key = str(file.relative_to(self.folder))
+            if not file.is_file() or key in self.referred:
+                continue
+            note = _NOTE.fullmatch(key)
+            if note is not None:
+                self.findings.expect(note[2] == "lost", Kind.STRAY, key, "the room was left open")
+            elif key.startswith("items/") and _place(key) in self._lost:
+                self.unseen += 1
+            else:
+                self.findings.add(Kind.STRAY, key, "nobody refers to it")
+
+
+def _place(key: str) -> tuple[str, int]:
+    """The item's folder, and the fence under which a file of it was written: 0 for that of its first lease."""
+    folder = key.removeprefix("items/").rpartition("/")[0]
+    path, mark, fence = folder.rpartition("/~")
+    return (path, int(fence)) if mark and fence.isdecimal() else (folder, 0)

@@ -1,0 +1,61 @@
+"""Feeder: the process by which the small jobs of a storm come in, with `swath jobs create` and the queue's bad days.
+
+Started by storm.py, which says when a job is due. It is one process for all of them (armed.py), and is never struck.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from swath.testing.chaos.processes import dying_with_parent
+from swath.testing.chaos_aws.job import AwsJob
+from swath.testing.chaos_aws.parts import Part
+
+__all__ = ["Feeder"]
+
+
+class Feeder:
+    """Gone when the context ends, whether it is through or not."""
+
+    def __init__(self, job: AwsJob, environment: Mapping[str, str]) -> None:
+        self._job = job
+        with job.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                job.commands,
+                env=job.environment(environment),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=dying_with_parent(),  # noqa: PLW1509 the supervisor has one thread
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        self.finish()
+
+    def feed(self, part: Part) -> None:
+        """Has a job created, after those that were told before."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(self._job.create_arguments(part)).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def finish(self) -> None:
+        """There are no more."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    @property
+    def exit_code(self) -> int | None:
+        """The worst of all its commands; None while it is at work."""
+        return self._process.poll()

@@ -1,0 +1,129 @@
+"""One storm from the first server to the last count: makes the jobs, lets storm.py loose, and has everything checked.
+
+Before: __main__.py has the servers and the options. After: report.py shows the figures.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import msgspec
+
+from swath.testing.aws_servers import Endpoints
+from swath.testing.chaos.findings import Findings, Kind
+from swath.testing.chaos_aws.check import check
+from swath.testing.chaos_aws.job import AwsJob, make_job
+from swath.testing.chaos_aws.messages import Messages, injected
+from swath.testing.chaos_aws.pace import paced
+from swath.testing.chaos_aws.parts import shared_out
+from swath.testing.chaos_aws.report import Figures
+from swath.testing.chaos_aws.site import read_log, served
+from swath.testing.chaos_aws.sizes import BUCKET_RATES, Size
+from swath.testing.chaos_aws.storm import Storm, StormPlan
+
+__all__ = ["Setting", "run_storm"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a storm takes place."""
+
+    folder: Path
+    endpoints: Endpoints
+    broken: str | None
+    seed: int
+
+    @property
+    def site_log(self) -> Path:
+        """What the site saw."""
+        return self.folder / "site.log"
+
+    def environment(self, job: AwsJob, size: Size) -> dict[str, str]:
+        """What arms the workers, and whoever orders jobs."""
+        return {
+            "SWATH_FAULTS": msgspec.json.encode(size.rates).decode(),
+            "SWATH_FAULTS_SEED": str(self.seed),
+            "SWATH_FAULTS_LOG": str(job.faults),
+            **({"SWATH_BROKEN": self.broken} if self.broken else {}),
+        }
+
+    def plan(self, job: AwsJob, size: Size) -> StormPlan:
+        """Without the fence jobs may never end, and nobody needs to wait long to know."""
+        return StormPlan(
+            kills=size.kills,
+            freezes=size.freezes,
+            processes=size.processes,
+            seed=self.seed,
+            stall_seconds=12.0 if self.broken else size.stall_seconds,
+            environment=self.environment(job, size),
+        )
+
+
+def run_storm(setting: Setting, size: Size, findings: Findings, figures: Figures) -> None:
+    """What is wrong is among the findings, what was counted among the figures."""
+    with _made(setting, size) as job:
+        storm = Storm(job, setting.plan(job, size), findings)
+        _must(job, job.command(["aws", "init"]))
+        _must(job, job.command(job.create_arguments(job.parts[0]), armed=True), storm.plan.environment)
+        storm.run()
+    checked = check(job)
+    findings.take(checked.findings, "check")
+    faults = injected(job.faults)
+    messages = Messages.of(faults)
+    if size.must_lose_messages:
+        messages.judge(findings)
+    figures.add_storm(storm, checked, faults, _verify(job, findings))
+    figures.messages = asdict(messages)
+    seen, lag_seconds = read_log(setting.site_log)
+    visits = paced(seen, storm.strikes, size.site, lag_seconds)
+    findings.expect(visits.well(size.site), Kind.WRONG, "the site", f"its policy was not kept: {asdict(visits)}")
+    figures.add_pace(job, visits)
+
+
+@contextmanager
+def _made(setting: Setting, size: Size) -> Iterator[AwsJob]:
+    """The jobs, while the site and the bucket are there for them."""
+    bucket = ("bucket", setting.endpoints.s3_url, str(setting.seed), msgspec.json.encode(BUCKET_RATES).decode())
+    county = ("county", str(setting.site_log), str(size.site.page_ms))
+    with served(*county) as site_url, served(*bucket) as bucket_url:
+        yield make_job(
+            AwsJob(
+                folder=setting.folder / "job",
+                items=size.items,
+                parts=shared_out(size.items, 2 * size.site.concurrency),
+                name=f"chaos-{secrets.token_hex(3)}",
+                endpoints=setting.endpoints,
+                site=size.site,
+                site_url=site_url,
+                detours={"AWS_ENDPOINT_URL_S3": bucket_url},
+            )
+        )
+
+
+def _must(job: AwsJob, command: list[str], more: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, env=job.environment(more), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{command[2:]}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def _verify(job: AwsJob, findings: Findings) -> int:
+    """The product's own checker must agree with ours, of every job; the worst of its exit codes."""
+    done = subprocess.run(
+        job.commands,
+        input="".join(json.dumps(["jobs", "verify", part.job_id]) + "\n" for part in job.parts),
+        env=job.environment(direct=True),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    agreed = sum(" verifies: " in line for line in done.stdout.splitlines())
+    fine = done.returncode == 0 and agreed == len(job.parts)
+    told = f"{agreed} of {len(job.parts)} jobs verify, code {done.returncode}: {done.stderr.splitlines()[-1:]}"
+    findings.expect(fine, Kind.WRONG, "jobs verify", told)
+    return done.returncode
