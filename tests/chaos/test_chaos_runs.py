@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from swath.observe.crash_points import PACK_POINTS
+from swath.testing.chaos.crash_runs import cases, run_cases
+from swath.testing.chaos.findings import Findings
+
 COMMAND = [sys.executable, "-m", "swath.testing.chaos", "--short"]
 
 
@@ -48,6 +52,27 @@ def test_dying_and_freezing_at_every_named_point_loses_nothing(tmp_path: Path) -
     code, figures, said = chaos(tmp_path, "--part", "points")
     assert code == 0, said
     assert figures["points"]["crashes"] == figures["points"]["points"] == figures["points"]["freezes"]
+
+
+@pytest.mark.req("Z1", "Z2", "R2")
+@pytest.mark.timeout(240)  # about 25 s on two idle cores
+def test_packed_results_are_whole_whoever_is_killed(tmp_path: Path) -> None:
+    code, figures, said = chaos(tmp_path, "--part", "storm", "--seed", "21", "--layout", "warc")
+    assert code == 0, said
+    assert figures["problems"] == []
+    assert figures["storm"]["strikes"]["SIGKILL with lease"] >= 1
+    assert figures["storm"]["verify_exit_code"] == 0
+
+
+@pytest.mark.req("Z1", "Z2", "R2")
+@pytest.mark.timeout(240)
+async def test_dying_and_freezing_inside_a_pack_leaves_nothing_half_written(tmp_path: Path) -> None:
+    findings = Findings()
+    points = {*PACK_POINTS, "after_stage", "before_release"}
+    chosen = [case for case in cases(1, freeze=True, layout="warc") if case.point in points]
+    assert {case.point for case in chosen} == points
+    await run_cases(tmp_path, chosen, findings)
+    assert [str(problem) for problem in findings.problems] == []
 
 
 @pytest.mark.req("Z1")

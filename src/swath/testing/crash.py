@@ -22,11 +22,12 @@ from typing import Any
 from swath.backends.embedded import finishing, leases
 from swath.backends.embedded.database import Database
 from swath.backends.embedded.leases import Times
+from swath.backends.embedded.packs import Packs
 from swath.backends.embedded.rooms import Rooms
 from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.domain.result import Artifact
 from swath.observe import crash_points
-from swath.ports.result_storage import StagedItem
+from swath.ports.result_storage import Addition, StagedItem
 from swath.testing.broken import BROKEN, BROKEN_EXPORT, put_in_place_of
 
 __all__ = ["KILLED", "arm", "main"]
@@ -105,11 +106,13 @@ def _break_fence() -> None:
     put_in_place_of(finishing, "_regrant", _regrant_also_the_lost)
     put_in_place_of(leases, "renew", _renew_also_the_lost)
     put_in_place_of(Rooms, "stage", _stage_without_a_room)
+    put_in_place_of(Packs, "append", _append_without_a_room)
 
 
 _regrant = finishing._regrant  # noqa: SLF001 breaking it is the purpose
 _renew = leases.renew
 _stage = Rooms.stage
+_append = Packs.append
 
 
 def _job_of_any_lease(db: sqlite3.Connection, lease: Lease) -> int:
@@ -136,6 +139,14 @@ def _stage_without_a_room(
 ) -> list[tuple[Artifact, ...]]:
     rooms.make(job, fence)
     return _stage(rooms, job, fence, items)
+
+
+def _append_without_a_room(
+    packs: Packs, job: int, job_id: str, fence: int, additions: Mapping[str, Addition]
+) -> dict[str, tuple[str, int]]:
+    Rooms(fsync=False).make(job, fence)
+    packs.forget(job_id, fence)
+    return _append(packs, job, job_id, fence, additions)
 
 
 if __name__ == "__main__":

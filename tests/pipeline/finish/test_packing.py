@@ -55,7 +55,7 @@ results = st.builds(
 )
 
 
-@pytest.mark.req("K1")
+@pytest.mark.req("K1", "property 35")
 @settings(max_examples=60)
 @given(groups=st.lists(st.dictionaries(ids, results, min_size=1, max_size=4), min_size=1, max_size=3))
 async def test_every_file_comes_back_from_its_pack(groups: list[dict[str, Result]]) -> None:

@@ -8,8 +8,8 @@ import zlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from warcio.archiveiterator import ArchiveIterator
-from warcio.checker import Checker
+from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]
+from warcio.checker import Checker  # type: ignore[import-untyped]
 
 from swath.domain.page import Exchange, Page
 from swath.pipeline.finish.warc import GzipError, RecordIds, body_of, info_record, page_records

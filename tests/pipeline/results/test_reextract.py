@@ -14,16 +14,19 @@ from swath.backends.clock import SystemClock
 from swath.backends.embedded.store import EmbeddedStore
 from swath.backends.memory.store import MemoryStore
 from swath.domain.errors import BadInput, Conflict, UnknownName
+from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
 from swath.domain.layout import Layout, PackedAt
-from swath.domain.transitions import JobState
+from swath.domain.result import Artifact
+from swath.domain.transitions import ItemState, JobState
 from swath.domain.versions import version_job_id
 from swath.pipeline.finish.deletion import Remover, mark_for_deletion
 from swath.pipeline.finish.stored import contents
 from swath.pipeline.finish.verify import verify
 from swath.pipeline.results.diff import Example, FieldDiff, read_diff
+from swath.pipeline.results.stored_pages import has_pages
 from swath.pipeline.results.version_load import load_version
-from swath.pipeline.results.versions import Wish, begin_version, use_version, versions_of
+from swath.pipeline.results.versions import VersionEnd, Wish, begin_version, use_version, versions_of
 from swath.ports.result_storage import ResultStorage
 from swath.testing.contracts.orders import Store
 from tests.pipeline.results.reextracting import V1, V2, Parcels, make_version, owner_of, scraped, work_on
@@ -320,3 +323,35 @@ def test_names_of_versions_fit_and_do_not_meet() -> None:
     names = {version_job_id(job_id, number) for job_id in long for number in (2, 3)}
     assert len(names) == 4
     assert {len(name) for name in names} == {200}
+
+
+async def test_an_ending_that_is_repeated_leaves_the_diff_as_it_was(
+    store: Store, storage: ResultStorage, layout: Layout
+) -> None:
+    """Whoever ends the job may die after the pointer has moved; the next one must not compare it with itself."""
+    await scraped(store, storage, layout, parcels(1, 2))
+    made = await make_version(store, storage, V2())
+    first = await read_diff(storage, "job.v2")
+    await VersionEnd(store, storage)(made, JobState.COMPLETED)
+    again = await read_diff(storage, "job.v2")
+    assert again == first
+    assert again is not None
+    assert again.former_version == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "has"),
+    [
+        (("html.html.gz", "metadata.json"), True),
+        (("first.html",), True),
+        (("refused.html", "metadata.json"), False),
+        (("refused.html.gz", "html.html"), True),
+        (("not-refused.html",), True),
+        (("bill.pdf", "data.json"), False),
+    ],
+)
+def test_an_answer_that_was_no_page_is_nothing_to_read(files: tuple[str, ...], has: bool) -> None:
+    for where in ("items/p1/", "items/p1/~7/", "packs/7.warc.gz@0+5/"):
+        artifacts = tuple(Artifact(where + name, 5, "") for name in files)
+        record = ItemRecord(seq=1, item_id="p1", input={}, state=ItemState.SUCCESS, artifacts=artifacts)
+        assert has_pages(record) is has

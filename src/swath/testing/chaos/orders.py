@@ -21,7 +21,9 @@ from swath.testing.chaos.watch import Seen, Watch
 
 __all__ = ["LOCKED", "OrderPlan", "Orders"]
 
-COMMAND_SECONDS: Final = 1_200.0  # a cancel writes all manifests, while workers are killed beside it: what takes longer hangs
+COMMAND_SECONDS: Final = (
+    1_200.0  # a cancel writes all manifests, while workers are killed beside it; what hangs takes longer
+)
 PAUSE_SECONDS: Final = (0.2, 1.2)
 RETRIED_SHARE: Final = 0.03
 # A process that is frozen inside a commit keeps all others from writing until it wakes; commands then say this, and
