@@ -63,7 +63,7 @@ async def test_pages_are_read_again_and_every_difference_is_counted(
     assert (first.counts.success, first.counts.not_found, first.failures) == (12, 1, {"internal": 2})
     made = await make_version(store, storage, V2())
     assert (made.state, made.counts.success, made.counts.total) == (JobState.COMPLETED, 12, 12)
-    assert (made.job.job_id, made.job.extracts, made.job.layout) == ("job.v2", "job", layout)
+    assert (made.job.job_id, made.job.extracts, made.job.layout) == ("job.v2", "job", Layout.WARC)
     before, after = await store.items("job"), await store.items("job.v2")
     assert [(one.seq, one.item_id, one.input) for one in after] == [
         (one.seq, one.item_id, one.input) for one in before[:12]

@@ -13,6 +13,7 @@ import msgspec
 
 from swath.domain.errors import BadInput, Conflict, UnknownName
 from swath.domain.job import Job, JobStatus
+from swath.domain.layout import Layout
 from swath.domain.policy import CircuitBreaker, ExecutionPolicy, Keep, Retries, Throttling
 from swath.domain.transitions import JobState
 from swath.domain.versions import (
@@ -126,7 +127,7 @@ def _order(job: Job, number: int, wish: Wish, now: float) -> Job:
         priority=job.priority,
         policy=policy if wish.concurrency is None else policy.with_concurrency(wish.concurrency),
         created_at=now,
-        layout=job.layout,
+        layout=Layout.WARC,  # there are no pages to look at, and records by the line cost a fraction of files
         extracts=job.job_id,
     )
 
