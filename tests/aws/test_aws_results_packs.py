@@ -10,7 +10,9 @@ import obstore
 import pytest
 
 from swath.backends.aws.results import objects as objects_module
+from swath.backends.aws.results.files import Files
 from swath.backends.aws.results.objects import Objects
+from swath.backends.aws.results.packs import Packs
 from swath.backends.aws.results.results import S3Results
 from swath.domain.errors import LeaseLost, StoreUnavailable
 from swath.domain.job import WaitingFor
@@ -101,11 +103,11 @@ async def test_packs_of_a_lease_are_found_among_many_by_one_listing(
         packs[fence] = [key for n in range(2) for key in await appended(storage, fence, b"%d" % n)]
     before = place.meter.requests["s3.list_objects_v2"]
     for fence, keys in packs.items():
-        assert sorted(await storage.packs("job", fence)) == sorted(keys)
+        assert sorted(await Packs(place, Files(place)).find("job", fence)) == sorted(keys)
     assert place.meter.requests["s3.list_objects_v2"] - before == len(packs)
     monkeypatch.setattr(objects_module, "_PAGE", 2)  # a listing in many pages
     for fence, keys in packs.items():
-        assert sorted(await storage.packs("job", fence)) == sorted(keys)
+        assert sorted(await Packs(place, Files(place)).find("job", fence)) == sorted(keys)
 
 
 @pytest.mark.req("R2", "Z2")

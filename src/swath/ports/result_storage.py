@@ -80,10 +80,6 @@ class ResultStorage(Protocol):
         """
         ...
 
-    async def packs(self, job_id: str, fence: int) -> list[str]:
-        """The keys of the packs of a lease that was not settled."""
-        ...
-
     async def settle(
         self,
         job_id: str,

@@ -9,8 +9,8 @@ import pytest
 from swath.domain.errors import StoreDamaged
 from swath.domain.layout import Layout, PackedAt
 from swath.domain.result import Artifact
+from swath.pipeline.finish import pack_ranges
 from swath.pipeline.finish.stored import contents
-from swath.pipeline.results import bulk_read
 from swath.pipeline.results.bulk_read import contents_of_many, in_groups
 from swath.ports.result_storage import ResultStorage
 from swath.testing.contracts.orders import Store
@@ -77,8 +77,8 @@ async def test_no_call_reads_more_than_it_may(
     await stored_job(store, storage, DATA, Layout.WARC)
     wanted = await wanted_of(store)
     whole = await contents_of_many(storage, "job", wanted)
-    monkeypatch.setattr(bulk_read, "RUN_BYTES", 2_000)
-    monkeypatch.setattr(bulk_read, "GAP_BYTES", 0)
+    monkeypatch.setattr(pack_ranges, "_RANGE_BYTES", 2_000)
+    monkeypatch.setattr(pack_ranges, "_GAP_BYTES", 0)
     counting = Counting(storage)
     assert await contents_of_many(counting, "job", wanted) == whole
     assert max(counting.lengths) <= 2_000

@@ -17,7 +17,6 @@ from swath.backends.embedded.folders import (
     copy_file,
     cut_file,
     enter,
-    names,
     open_to_write,
     opened,
     parent_of,
@@ -90,12 +89,6 @@ class Packs:
                 added[ending] = (key, end + len(head))
             sync_folder(packs, self._fsync)
         return added
-
-    def keys(self, job: int, fence: int) -> list[str]:
-        """The packs in the room, if there is one."""
-        with suppress(FileNotFoundError), opened(enter(job, f"{LEASES}/{fence}/{_IN_ROOM}")) as packs:
-            return sorted(PACKS + name for name in names(packs))
-        return []
 
     def publish(
         self, job: int, job_id: str, fence: int, needed: Mapping[str, int], documents: Mapping[str, bytes]

@@ -100,13 +100,6 @@ class FolderResults:
         except FileNotFoundError as error:
             raise LeaseLost(f"lease {fence} was taken away: its job {job_id!r} has no folder") from error
 
-    async def packs(self, job_id: str, fence: int) -> list[str]:
-        """The packs in the room."""
-        try:
-            return await self._with_job(job_id, lambda job: self._packs.keys(job, fence))
-        except FileNotFoundError:
-            return []
-
     async def settle(
         self,
         job_id: str,

@@ -81,10 +81,6 @@ class MemoryResults:
             pack += addition.data
         return answer
 
-    async def packs(self, job_id: str, fence: int) -> list[str]:
-        """The keys of what was appended."""
-        return list(self._packs.get((job_id, fence), ()))
-
     async def settle(
         self,
         job_id: str,

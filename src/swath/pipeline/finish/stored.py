@@ -47,7 +47,7 @@ def plain_files(job_id: str, item_id: str, artifacts: Sequence[Artifact], raw: S
         try:
             files[name] = unpacked(artifact, name, data)
         except (ValueError, KeyError, GzipError, msgspec.MsgspecError) as error:
-            raise _damaged(job_id, artifact, f"cannot be read: {error}") from None
+            raise _damaged(job_id, artifact.key, f"cannot be read: {error}") from None
     try:
         return _without_compression(files)
     except (BadInput, GzipError) as error:
@@ -66,7 +66,7 @@ async def stored_bytes(storage: ResultStorage, job_id: str, artifact: Artifact) 
         else:
             data = await storage.read(job_id, packed.pack, packed.start, packed.length)
     except KeyError:
-        raise missing(job_id, artifact) from None
+        raise missing(job_id, artifact.key) from None
     check_bytes(job_id, artifact, data)
     return data
 
@@ -74,12 +74,12 @@ async def stored_bytes(storage: ResultStorage, job_id: str, artifact: Artifact) 
 def check_bytes(job_id: str, artifact: Artifact, data: bytes) -> None:
     """Raises StoreDamaged when these are not the bytes that were stored."""
     if hashlib.sha256(data).hexdigest() != artifact.sha256:
-        raise _damaged(job_id, artifact, "has other bytes than were stored")
+        raise _damaged(job_id, artifact.key, "has other bytes than were stored")
 
 
-def missing(job_id: str, artifact: Artifact) -> StoreDamaged:
+def missing(job_id: str, key: str) -> StoreDamaged:
     """To be raised for a file that is not there."""
-    return _damaged(job_id, artifact, "is missing")
+    return _damaged(job_id, key, "is missing")
 
 
 def unpacked(artifact: Artifact, name: str, data: bytes) -> bytes:
@@ -103,5 +103,5 @@ def _without_compression(files: dict[str, bytes]) -> dict[str, bytes]:
     return plain
 
 
-def _damaged(job_id: str, artifact: Artifact, how: str) -> StoreDamaged:
-    return StoreDamaged(f"the stored file {artifact.key} of job {job_id!r} {how}; see `swath jobs verify`", job_id)
+def _damaged(job_id: str, key: str, how: str) -> StoreDamaged:
+    return StoreDamaged(f"the stored file {key} of job {job_id!r} {how}; see `swath jobs verify`", job_id)

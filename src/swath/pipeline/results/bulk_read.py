@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from swath.domain.layout import PackedAt
 from swath.domain.result import Artifact
+from swath.pipeline.finish.pack_ranges import PackRange, ranges_of
 from swath.pipeline.finish.stored import check_bytes, missing, plain_files
 from swath.ports.result_storage import ResultStorage
 
@@ -24,18 +25,7 @@ T = TypeVar("T")
 _Raw = Mapping[str, bytes]  # stored bytes by the artifact's key
 
 GROUP_BYTES: Final = 16 << 20  # of stored bytes held at once; pages unpack to several times as much
-RUN_BYTES: Final = 4 << 20  # that one call reads, unless a single file is larger
-GAP_BYTES: Final = 32 << 10  # between two files, cheaper to read than to ask again
 READS_AT_ONCE: Final = 16
-
-
-class _Run(NamedTuple):
-    """Neighbours in one pack."""
-
-    pack: str
-    start: int
-    end: int
-    artifacts: list[tuple[PackedAt, Artifact]]
 
 
 async def contents_of_many(storage: ResultStorage, job_id: str, wanted: Sequence[Wanted]) -> list[dict[str, bytes]]:
@@ -80,25 +70,27 @@ def _open_all(job_id: str, group: Sequence[Wanted], raw: _Raw) -> list[dict[str,
 
 
 async def _read_all(storage: ResultStorage, job_id: str, artifacts: Sequence[Artifact]) -> _Raw:
-    packed, alone = [], []
-    for artifact in artifacts:
-        place = PackedAt.of(artifact.key)
-        if place is None:
-            alone.append(artifact)
-        else:
-            packed.append((place, artifact))
-    limit, raw = asyncio.Semaphore(READS_AT_ONCE), dict[str, bytes]()
+    places = {artifact.key: place for artifact in artifacts if (place := PackedAt.of(artifact.key)) is not None}
+    limit, raw, pieces = asyncio.Semaphore(READS_AT_ONCE), dict[str, bytes](), dict[tuple[str, int, int], bytes]()
 
-    async def read(run: _Run) -> None:
+    async def read(run: PackRange) -> None:
         async with limit:
-            raw.update(await _read_run(storage, job_id, run))
+            try:
+                data = await storage.read(job_id, run.pack, run.start, run.length)
+            except KeyError:
+                raise missing(job_id, run.places[0].key) from None
+        pieces.update(zip((place[:3] for place in run.places), run.cut(data), strict=True))
 
-    async def get(artifact: Artifact) -> None:
+    async def get(key: str) -> None:
         async with limit:
-            raw[artifact.key] = await _get(storage, job_id, artifact)
+            try:
+                raw[key] = await storage.get(job_id, key)
+            except KeyError:
+                raise missing(job_id, key) from None
 
-    await _all_or_none([*map(read, _runs(packed)), *map(get, alone)])
-    return raw
+    alone = [artifact.key for artifact in artifacts if artifact.key not in places]
+    await _all_or_none([*map(read, ranges_of(places.values())), *map(get, alone)])
+    return raw | {key: pieces[place[:3]] for key, place in places.items()}
 
 
 async def _all_or_none(reads: Iterable[Awaitable[None]]) -> None:
@@ -109,37 +101,3 @@ async def _all_or_none(reads: Iterable[Awaitable[None]]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-
-
-def _runs(packed: list[tuple[PackedAt, Artifact]]) -> Iterator[_Run]:
-    """In the order of their bytes, so that neighbours meet."""
-    run: _Run | None = None
-    for place, artifact in sorted(packed, key=lambda one: (one[0].pack, one[0].start)):
-        if run is not None and _goes_on(run, place):
-            run.artifacts.append((place, artifact))
-            run = run._replace(end=max(run.end, place.end))
-            continue
-        if run is not None:
-            yield run
-        run = _Run(place.pack, place.start, place.end, [(place, artifact)])
-    if run is not None:
-        yield run
-
-
-def _goes_on(run: _Run, place: PackedAt) -> bool:
-    return place.pack == run.pack and place.start <= run.end + GAP_BYTES and place.end - run.start <= RUN_BYTES
-
-
-async def _read_run(storage: ResultStorage, job_id: str, run: _Run) -> dict[str, bytes]:
-    try:
-        data = await storage.read(job_id, run.pack, run.start, run.end - run.start)
-    except KeyError:
-        raise missing(job_id, run.artifacts[0][1]) from None
-    return {artifact.key: data[place.start - run.start : place.end - run.start] for place, artifact in run.artifacts}
-
-
-async def _get(storage: ResultStorage, job_id: str, artifact: Artifact) -> bytes:
-    try:
-        return await storage.get(job_id, artifact.key)
-    except KeyError:
-        raise missing(job_id, artifact) from None

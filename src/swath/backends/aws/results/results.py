@@ -50,9 +50,8 @@ class S3Results:
         self.pack_seconds = PACK_SECONDS
         self._objects = objects
         self._files = Files(objects)
-        self._packs = Packs(objects, self._files)
         self._rooms = Rooms(objects)
-        self._settlement = Settlement(self._files, self._packs, self._rooms)
+        self._settlement = Settlement(self._files, Packs(objects, self._files), self._rooms)
         self._desks: dict[tuple[str, int], Desk] = {}
 
     @classmethod
@@ -126,11 +125,6 @@ class S3Results:
             raise self._lost(job_id, fence)
         await all_ended(self._files.put(job, file) for file in files.values())
         return {ending: (file.key, len(additions[ending].head)) for ending, file in files.items()}
-
-    async def packs(self, job_id: str, fence: int) -> list[str]:
-        """Listed, in the order of their names."""
-        job = job_folder(job_id)
-        return list(await self._packs.find(job, fence)) if await self._rooms.is_open(job, fence) else []
 
     async def settle(
         self,
