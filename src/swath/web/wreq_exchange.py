@@ -31,6 +31,7 @@ __all__ = ["Exchanges", "Limits"]
 
 _IDLE_SECONDS: Final = 20.0  # below the keep-alive of common servers, so that few connections die under a request
 _MOST_HEADERS: Final = 256
+_MOST_ADDRESSES: Final = 1_000
 # What may wait for us inside the client. A frame of one byte takes 300 there, so that these are worth 75 and 150 MB in
 # the worst case; most pages fit into the first. Browsers that are imitated have windows of their own.
 _STREAM_WINDOW_BYTES: Final = 256 * 1024
@@ -68,6 +69,7 @@ class Exchanges:
         self._runtime = wreq.Runtime(workers=_THREADS, thread_name="swath-http")
         self._stalls = Stalls(limits.min_bytes_per_second, limits.window_seconds, limits.grace_seconds)
         self._stores: dict[Path, wreq.CertStore] = {}
+        self._addresses: dict[str, IPAddress] = {}
 
     def client(
         self,
@@ -133,7 +135,7 @@ class Exchanges:
         try:
             async with timer:
                 answer = await self._sent(client, request, proxy)
-                if pinned is not None and (answer.remote_addr is None or answer.remote_addr.ip() not in pinned):
+                if pinned is not None and self._address_of(answer) not in pinned:
                     raise Failed(Failure.of(FailureKind.EGRESS_DENIED, f"{shown(request.url)} answered from elsewhere"))
                 return await self._read(answer, request, pace)
         except Failed:
@@ -143,6 +145,19 @@ class Exchanges:
         except Exception as error:  # noqa: BLE001 whatever a site makes the client raise fails the item, not the worker
             # Its text holds the address with all that is secret in it, so it does not go on.
             raise Failed(failure_of(error, shown(request.url))) from None
+
+    def _address_of(self, answer: wreq.Response) -> IPAddress | None:
+        """Who answered. Making an address costs more than all else that is done with it, so those seen are kept."""
+        addr = answer.remote_addr
+        if addr is None:
+            return None
+        told = str(addr)
+        known = self._addresses.get(told)
+        if known is None:
+            if len(self._addresses) >= _MOST_ADDRESSES:
+                self._addresses.clear()
+            known = self._addresses[told] = addr.ip()
+        return known
 
     async def _sent(self, client: wreq.Client, request: Request, proxy: wreq.Proxy | None) -> wreq.Response:
         method, headers = self._methods.get(request.method), dict(request.headers)

@@ -45,6 +45,7 @@ class Outbox:
         self._outcomes: list[Outcome] = []
         self._bytes = 0
         self._failed_in_a_row = 0
+        self._bad_news = 0
         self._gathers_on = False
         self._some = asyncio.Event()
         self._group = asyncio.Event()
@@ -62,6 +63,7 @@ class Outbox:
         """Adds one; `idle` says that nothing else runs which a group could wait for."""
         self._outcomes.append(outcome)
         self._bytes += outcome.size
+        self._bad_news += worries(outcome.end)
         self._some.set()
         if isinstance(outcome.end, Ended):
             self._failed_in_a_row = self._failed_in_a_row + 1 if outcome.end.state is ItemState.FAILED else 0
@@ -71,7 +73,7 @@ class Outbox:
     @property
     def _worries(self) -> bool:
         """Whether a circuit may be nearer to opening by what is in it, which others hear of with the commit only."""
-        return any(worries(outcome.end) for outcome in self._outcomes)
+        return self._bad_news > 0
 
     def hurry(self) -> None:
         """Lets a waiting `group` return at once, with what there is."""
@@ -81,7 +83,7 @@ class Outbox:
     def clear(self) -> None:
         """Forgets everything."""
         self._outcomes.clear()
-        self._bytes = 0
+        self._bytes = self._bad_news = 0
         self.hurry()
 
     async def group(
@@ -99,6 +101,7 @@ class Outbox:
                 await self._gather_on(longest_seconds - group_seconds)
         taken, self._outcomes = self._outcomes[:GROUP_ITEMS], self._outcomes[GROUP_ITEMS:]
         self._bytes -= sum(outcome.size for outcome in taken)
+        self._bad_news -= sum(worries(outcome.end) for outcome in taken)
         if not self._outcomes:
             self._some.clear()
             self._group.clear()

@@ -6,7 +6,8 @@ it again (`settle_for`). Both do the same, so whoever dies on the way leaves it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import asyncio
+from collections.abc import Collection, Sequence
 
 from swath.domain.errors import BadInput, StoreDamaged, UnknownName
 from swath.domain.item import ItemRecord
@@ -26,20 +27,22 @@ class PackLedger:
     """What has won in the packs of a lease so far."""
 
     def __init__(self) -> None:
-        self._needed: dict[str, int] = {}
-        self._lines: list[str] = []
+        self._won: list[tuple[Sequence[Artifact], Stored]] = []
 
-    def add(self, artifacts: Iterable[Artifact], stored: Stored) -> None:
+    def add(self, artifacts: Sequence[Artifact], stored: Stored) -> None:
         """An item's end was accepted."""
-        kept = list(artifacts)
-        for pack, length in needed_of(kept).items():
-            self._needed[pack] = max(length, self._needed.get(pack, 0))
-        self._lines += index_lines(kept, stored)
+        self._won.append((artifacts, stored))
 
     async def settle(self, storage: ResultStorage, job_id: str, fence: int) -> None:
         """Publishes all of it."""
-        documents = {index_key(fence): index_document(self._lines)} if self._lines else {}
-        await storage.settle(job_id, fence, (), self._needed, documents)
+        needed, documents = await asyncio.to_thread(self._summed, fence)
+        await storage.settle(job_id, fence, (), needed, documents)
+
+    def _summed(self, fence: int) -> tuple[dict[str, int], dict[str, bytes]]:
+        """How much is needed of each pack, and the index."""
+        lines = [line for won in self._won for line in index_lines(*won)]
+        documents = {index_key(fence): index_document(lines)} if lines else {}
+        return needed_of(artifact for artifacts, _ in self._won for artifact in artifacts), documents
 
 
 async def settle_for(
