@@ -16,20 +16,21 @@ from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import StoreUnavailable
 from swath.domain.item import Item
 from swath.domain.job import Job, WaitingFor
+from swath.domain.layout import Layout
 from swath.domain.lease import Grant, Lease, LeasedItem, Report
 from swath.domain.page import Page
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 from swath.kit.scraper import HttpScraper
 from swath.pipeline.dispatch.waits import Waits
-from swath.pipeline.execute import committer as committing
 from swath.pipeline.execute.attempt import Bench
 from swath.pipeline.execute.committer import Committer
 from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.holds import Holds
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
-from swath.pipeline.finish.artifacts import files_of
+from swath.pipeline.finish import artifacts, packing
+from swath.pipeline.finish.artifacts import record_of
 from swath.ports.job_store import Batch
 from swath.ports.result_storage import StagedItem
 from swath.testing.clock import FakeClock
@@ -61,8 +62,8 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-async def _leased(store: MemoryStore, items: int) -> Lease:
-    await store.submit(Job(job_id="j", scraper_id="x"))
+async def _leased(store: MemoryStore, items: int, layout: Layout = Layout.FILES) -> Lease:
+    await store.submit(Job(job_id="j", scraper_id="x", layout=layout))
     rows = tuple(Item(seq, f"item-{seq}", {}) for seq in range(1, items + 1))
     await store.load("j", Batch(0, 1, items, "d", rows))
     await store.seal("j", 1)
@@ -85,18 +86,20 @@ def _committer(
 
 
 @pytest.mark.req("Z1", "W3")
+@pytest.mark.parametrize("layout", Layout)
 async def test_a_result_that_cannot_be_written_costs_its_item_alone(
-    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, layout: Layout
 ) -> None:
     store, storage = MemoryStore(clock), MemoryResults()
-    lease = await _leased(store, 3)
+    lease = await _leased(store, 3, layout)
 
-    def breaks_once(job: Job, item_id: str, *rest: Any) -> dict[str, bytes]:
+    def breaks_once(job: Job, item_id: str, *rest: Any) -> bytes:
         if item_id == "item-2":
             raise RuntimeError("not today")
-        return files_of(job, item_id, *rest)
+        return record_of(job, item_id, *rest)
 
-    monkeypatch.setattr(committing, "files_of", breaks_once)
+    for module in (artifacts, packing):
+        monkeypatch.setattr(module, "record_of", breaks_once)
     await _committer(store, storage, clock, lease).run()
     counts = (await store.status("j")).counts
     assert (counts.success, counts.failed) == (2, 1)
