@@ -95,6 +95,7 @@ def _connect(path: Path, *, mode: str = "rwc", busy_seconds: float = BUSY_SECOND
     connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA secure_delete = FAST")  # what is deleted is overwritten where that costs no writing
     return connection
 
 
