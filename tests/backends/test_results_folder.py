@@ -453,3 +453,12 @@ async def test_a_removal_can_be_stopped_between_its_pieces(storage: FolderResult
     assert [key async for key in storage.keys("job")] == []
     await storage.clear("job")
     assert tree(root) == {}
+
+
+@pytest.mark.req("Z9")
+async def test_who_waits_for_a_storage_that_is_closed_meanwhile_has_lost_its_lease(root: Path) -> None:
+    storage = FolderResults(root)
+    await storage.open_lease("job", 1)
+    await storage.close()
+    with pytest.raises(LeaseLost, match="are closed"):
+        await storage.stage("job", 1, [StagedItem("a", {"data.json": b"{}"})])

@@ -289,6 +289,7 @@ def own_page(**fields: Any) -> WebPage:
         (own_page(status="200"), "the status of a page must be int, not str"),
         (own_page(url=None), "the url of a page must be str, not NoneType"),
         (own_page(fetched_at="now"), "the fetched_at of a page must be float, not str"),
+        (own_page(fetched_at=1e18), "the fetched_at of a page must be Unix seconds, not 1e+18"),
         (5, "cannot be stored: 'int' object is not iterable"),
     ],
 )

@@ -3,7 +3,7 @@
 SwathError
 ├── UserError            somebody asked for something impossible; one line says what to do
 │   ├── BadInput         a file, a row, a policy or an option is wrong
-│   ├── UnknownName      no such job or scraper (with near matches)
+│   ├── UnknownName      no such job, item, scraper, field or key (with near matches)
 │   └── Conflict         the same id with other content
 │       └── Outdated     what the caller had read has changed meanwhile; read it again
 ├── StoreUnavailable     the store or the disk does not answer now; try again later
@@ -58,7 +58,7 @@ class BadInput(UserError):
 
 
 class UnknownName(UserError):
-    """No job or scraper of that name."""
+    """No job, item, scraper, field or key of that name."""
 
     @classmethod
     def of(cls, what: str, name: str, known: Iterable[str], hint: str) -> UnknownName:

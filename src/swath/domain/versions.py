@@ -8,15 +8,19 @@ import hashlib
 from typing import Final
 
 from swath.domain.errors import BadInput, Conflict
+from swath.domain.item import ItemRecord
 from swath.domain.job import JOB_ID_LIMIT, Job, JobStatus
 from swath.domain.transitions import JobState
 
 __all__ = [
+    "GENERATION_LABEL",
     "SAMPLE_LABEL",
     "SCRAPER_VERSION_LABEL",
+    "SOURCE_LABEL",
     "VERSION_LABEL",
     "check_version",
     "current_job_id",
+    "is_read_from",
     "is_sample",
     "refuse_unless_ended",
     "version_job_id",
@@ -25,6 +29,8 @@ __all__ = [
 
 VERSION_LABEL: Final = "version"  # labels of a job that makes a version: which,
 SCRAPER_VERSION_LABEL: Final = "scraper_version"  # by which scraper,
+SOURCE_LABEL: Final = "source_sha256"  # of which file, if it is not installed,
+GENERATION_LABEL: Final = "scraped_generation"  # from the pages of which generation,
 SAMPLE_LABEL: Final = "sample"  # and of how many items, if not of all
 
 _MARK_CHARACTERS: Final = 12
@@ -55,6 +61,13 @@ def version_of(job: Job) -> int | None:
 def is_sample(job: Job) -> bool:
     """Whether it makes a version of some of the items only, which readers never get in the place of all."""
     return job.extracts is not None and SAMPLE_LABEL in job.labels
+
+
+def is_read_from(job: Job, first: ItemRecord) -> bool:
+    """Whether the version that a job makes was read from the pages that the item of the scraped job has now. One that
+    has ended anew since the version was begun may have others."""
+    generation = job.labels.get(GENERATION_LABEL, "")
+    return first.state.terminal and first.generation <= (int(generation) if generation.isdecimal() else 1)
 
 
 def refuse_unless_ended(job_id: str, state: JobState) -> None:

@@ -13,6 +13,7 @@ from swath.web.page import WebPage
 
 __all__ = ["check_name", "check_page"]
 
+_LATEST: Final = 253_402_300_800.0  # the year 10000: nothing that writes dates goes beyond
 _PAGE_FIELDS: Final = {
     "url": str,
     "status": int,
@@ -33,6 +34,8 @@ def check_page(page: object) -> None:
         fits = _is_text(value) if kind is str else isinstance(value, (kind, int) if kind is float else kind)
         if not fits or isinstance(value, bool):
             raise TypeError(f"the {what} of a page must be {kind.__name__}, not {type(value).__name__}")
+        if kind is float and not 0 <= value < _LATEST:
+            raise ValueError(f"the {what} of a page must be Unix seconds, not {value:g}")
         if kind is str:
             value.encode()  # half of a surrogate pair raises UnicodeEncodeError, which is a ValueError
     exchange: object = page.page.exchange

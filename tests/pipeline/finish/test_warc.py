@@ -18,12 +18,17 @@ pytestmark = pytest.mark.req("R2")
 
 EXCHANGE = Exchange(
     method="POST",
-    request_headers=(("User-Agent", "swath"), ("Cookie", "session=1234"), ("Authorization", "Bearer abcd")),
+    request_headers=(
+        *(("User-Agent", "swath"), ("Cookie", "session=1234"), ("Authorization", "Bearer abcd")),
+        *(("X-Api-Key", "k3y"), ("X-Anything", "may be a key"), ("Sec-Fetch-Mode", "navigate")),
+    ),
     response_headers=(
         ("content-type", "text/html; charset=utf-8"),
         ("content-encoding", "gzip"),
         ("content-length", "17"),
         ("set-cookie", "session=1234; Path=/"),
+        ("x-csrf-token", "t0ken"),
+        ("server", "nginx"),
     ),
 )
 
@@ -49,13 +54,20 @@ def test_a_page_is_a_request_and_a_response_with_their_headers() -> None:
     )
     assert b"isPartOf: job" in told
     assert request[:2] == ("request", "https://a.test/x?y=1")
-    assert request[2] == {"Host": "a.test", "User-Agent": "swath", "Cookie": "masked", "Authorization": "masked"}
+    assert request[2] == {
+        "Host": "a.test",
+        "User-Agent": "swath",
+        **dict.fromkeys(("Cookie", "Authorization", "X-Api-Key", "X-Anything"), "masked"),
+        "Sec-Fetch-Mode": "navigate",
+    }
     assert response[:2] == ("response", "https://a.test/x?y=1")
     assert response[2] == {
         "content-type": "text/html; charset=utf-8",
         "X-Crawler-content-encoding": "gzip",
         "X-Crawler-content-length": "17",
         "set-cookie": "masked",
+        "x-csrf-token": "masked",
+        "server": "nginx",
         "Content-Length": "10",
     }
     assert response[3] == b"<p>Ann</p>"

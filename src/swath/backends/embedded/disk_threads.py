@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from swath.domain.errors import StoreUnavailable
+from swath.domain.errors import LeaseLost, StoreUnavailable
 from swath.domain.job import WaitingFor
 
 __all__ = ["DiskThreads"]
@@ -37,13 +37,17 @@ class DiskThreads:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="swath-results")
+        self._closed = False
 
     async def close(self) -> None:
-        """Lets the threads go; further calls are errors."""
+        """Lets the threads go. Who still waits for the disk has lost its lease: another process will take it over."""
+        self._closed = True
         await asyncio.to_thread(self._pool.shutdown)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Runs it to its end, also when the caller is cancelled."""
+        """Runs it to its end, also when the caller is cancelled. Raises LeaseLost when the storage is closed."""
+        if self._closed:
+            raise LeaseLost(f"the results in {self._root} are closed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except OSError as error:

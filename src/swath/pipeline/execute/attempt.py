@@ -114,7 +114,7 @@ async def _by_network(bench: Bench, turn: Turn) -> Tried:
         finding=came.finding,
         failure=came.failure,
         held=came.held,
-        result=Result(pages=_pages(web, came.failure), downloads=tuple(web.downloads), data=came.data),
+        result=Result(pages=_pages(web, came.failure, bench.clock.now()), downloads=tuple(web.downloads), data=came.data),
         url=gate.url,
     )
     web.pages.clear()  # pages know their session and the session its pages: parsed trees would wait for the collector
@@ -173,12 +173,15 @@ async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: WebSession) ->
         return Finding.FOUND, extract_record(scraper, pages)
 
 
-def _pages(web: WebSession, failure: Failure | None) -> tuple[Page, ...]:
-    """What is to be stored; of an item that failed also the answer that was no page, for people to look at."""
+def _pages(web: WebSession, failure: Failure | None, now: float) -> tuple[Page, ...]:
+    """What is to be stored; of an item that failed also the answer that was no page, for people to look at.
+
+    Pages that authors made without a time are of now.
+    """
     kept = web.kept
     if failure is not None and web.refused is not None:
         kept[REFUSED_PAGE] = msgspec.structs.replace(web.refused, name=REFUSED_PAGE)
-    return tuple(kept.values())
+    return tuple(page if page.fetched_at else msgspec.structs.replace(page, fetched_at=now) for page in kept.values())
 
 
 def _checked(failure: object) -> Failure:

@@ -1,7 +1,7 @@
 """WARC records (ISO 28500, version 1.1), each a gzip member of its own. Pure: pages in, bytes out, and bodies back.
 
 Before: packing.py has the pages of a group. After: storage appends the bytes; `body_of` reads a page from its record.
-Bodies are kept decoded, so headers that speak of the wire are renamed as other archivers do; what people could log in
+Bodies are kept decoded, so headers that speak of the wire are renamed as other archivers do; what somebody could log in
 with is masked, and what was sent in a body is not kept.
 """
 
@@ -28,7 +28,15 @@ _WEB: Final = ("http://", "https://")
 _LEVEL: Final = 1  # of isal; five times as fast as zlib's 6 at nearly the same size
 _WBITS: Final = 31
 _END: Final = b"\r\n\r\n"
-_MASKED: Final = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
+# Of requests only what everybody sends is told: any other header may be a key. Sites have fewer secrets of ours.
+_TOLD_OF_REQUESTS: Final = frozenset(
+    {
+        *("accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-length"),
+        *("content-type", "dnt", "host", "if-modified-since", "if-none-match", "origin", "pragma", "priority"),
+        *("range", "referer", "te", "upgrade-insecure-requests", "user-agent", "x-requested-with"),
+    }
+)
+_SECRET: Final = re.compile(r"cookie|token|secret|api-?key|auth|csrf|xsrf|session|service-key")
 _OF_THE_WIRE: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 _RESERVED: Final = "%/:?#[]@!$&'()*+,;=~-._"
@@ -99,7 +107,7 @@ def _member(headers: list[tuple[str, str]], block: bytes) -> bytes:
 def _response(page: Page) -> bytes:
     headers = () if page.exchange is None else page.exchange.response_headers
     lines = [f"HTTP/1.1 {page.status} {_REASONS.get(page.status, '')}\r\n"]
-    lines += [_line(name, value) for name, value in headers]
+    lines += [_line(name, value, masked=_SECRET.search(name.lower()) is not None) for name, value in headers]
     lines.append(f"Content-Length: {len(page.body)}\r\n\r\n")
     return "".join(lines).encode("latin-1", "replace") + page.body
 
@@ -110,14 +118,19 @@ def _request(page: Page) -> bytes:
     exchange = page.exchange
     lines = [f"{'GET' if exchange is None else _plain(exchange.method)} {target} HTTP/1.1\r\n"]
     lines.append(f"Host: {parts.netloc.rpartition('@')[2]}\r\n")
-    lines += [_line(name, value) for name, value in (() if exchange is None else exchange.request_headers)]
+    for name, value in () if exchange is None else exchange.request_headers:
+        lines.append(_line(name, value, masked=not _is_told(name.lower())))
     return ("".join(lines) + "\r\n").encode("latin-1", "replace")
 
 
+def _is_told(name: str) -> bool:
+    return name in _TOLD_OF_REQUESTS or name.startswith("sec-")
+
+
 @lru_cache(4_096)  # nearly all headers are those of the page before
-def _line(name: str, value: str) -> str:
+def _line(name: str, value: str, *, masked: bool) -> str:
     lower, token = name.lower(), _NOT_IN_NAMES.sub("_", name)
-    if lower in _MASKED:
+    if masked:
         return f"{token}: masked\r\n"
     if lower in _OF_THE_WIRE:
         token = f"X-Crawler-{token}"

@@ -5,7 +5,7 @@ Before: rows.py. After: the table formats, in a second pass. Only names are held
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from swath.domain.errors import BadInput, Conflict
 from swath.pipeline.results.flatten import OURS, Scalar, as_text, flatten
 from swath.pipeline.results.rows import Row
 
-__all__ = ["MOST_COLUMNS", "Columns", "Kind", "Survey"]
+__all__ = ["MOST_COLUMNS", "Columns", "Kind", "Survey", "distinct"]
 
 MOST_COLUMNS: Final = 2_000  # what SQLite can hold, and more than any spreadsheet is read with
 
@@ -120,6 +120,18 @@ class Survey:
         kinds |= {OURS + name: kind for name, kind in _PROVENANCE.items()}
         kinds |= dict(_kinds(self._inputs))
         return Columns(kinds, bytes(self._with_record))
+
+
+def distinct(names: Iterable[str], alike: Callable[[str], str] = str) -> list[str]:
+    """For formats in which different columns may come to the same name, or to `alike` ones: a later one gets a number."""
+    taken: dict[str, str] = {}
+    for name in names:
+        chosen, number = name, 1
+        while alike(chosen) in taken:
+            number += 1
+            chosen = f"{name}_{number}"
+        taken[alike(chosen)] = chosen
+    return list(taken.values())
 
 
 def _kinds(seen: Mapping[str, int]) -> Iterator[tuple[str, Kind]]:

@@ -7,18 +7,21 @@ writes the differences (compare_text.py). Records go through a temporary file, s
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any
 
-from swath.domain.errors import BadInput, Conflict, UnknownName
-from swath.domain.item import ItemFilter
+from swath.domain.attempt import Finding
+from swath.domain.errors import BadInput, Conflict
 from swath.domain.job import JobStatus
 from swath.domain.policy import Keep
 from swath.domain.transitions import JobState
 from swath.domain.versions import current_job_id
+from swath.pipeline.results.compare_names import NamesSeen
 from swath.pipeline.results.compare_report import (
     BY_ITEM,
+    INPUT,
     Change,
     Compared,
     Difference,
@@ -26,17 +29,13 @@ from swath.pipeline.results.compare_report import (
     Question,
     Summary,
 )
-from swath.pipeline.results.compare_table import CompareTable, Keyed, Meeting, Side, Unkeyed
+from swath.pipeline.results.compare_table import CompareTable, Keyed, Meeting, Side, Unkeyed, WithoutRecord
 from swath.pipeline.results.flatten import Scalar, as_text, flatten
 from swath.pipeline.results.rows import Row, rows_of
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
 __all__ = ["Comparison"]
-
-_INPUT: Final = "input"
-_FIELDS_REMEMBERED: Final = 2_000  # to say which fields there are when a key is none of them
-_PAGE_ITEMS: Final = 1_000
 
 
 class Comparison:
@@ -47,55 +46,61 @@ class Comparison:
         self._storage = storage
         self._table = table
         self._question = question
-        self._known: list[dict[str, None]] = [{}, {}]  # the names that a key could have
+        self._names = NamesSeen(question)
         self._jobs: list[Compared] = []
 
     async def load(self, jobs: tuple[JobStatus, JobStatus], told: Callable[[int], None]) -> None:
         """Reads the records of both. Raises BadInput, Conflict and UnknownName for what cannot be compared."""
-        for side, status in zip(Side, jobs, strict=True):
+        for status in jobs:
             _check(status)
+        for side, status in zip(Side, jobs, strict=True):
             await self._load(side, status, told)
-        await self._load_without_record(jobs[1].job.job_id)
         await asyncio.to_thread(self._table.close_intake)
         for side, status in zip(Side, jobs, strict=True):
             await self._check_unchanged(status)
             self._jobs.append(await self._compared(side, status))
+        self._names.check_fields()
 
     async def _load(self, side: Side, status: JobStatus, told: Callable[[int], None]) -> None:
-        async with aclosing(rows_of(self._store, self._storage, status)) as batches:
+        everything = side is Side.B  # what B knows to be gone, or does not know, is in its items without a record
+        async with aclosing(rows_of(self._store, self._storage, status, everything=everything)) as batches:
             async for batch in batches:
                 await asyncio.to_thread(self._add, side, batch.rows)
                 told(batch.items)
 
     def _add(self, side: Side, rows: Sequence[Row]) -> None:
-        keyed, unkeyed = [], []
+        keyed, unkeyed, without = [], [], []
         for row in rows:
-            data = flatten(row.data)
             item_id = row.item.record.item_id
+            if not row.has_data:
+                asked = self._asked(row)
+                if asked is not None:
+                    without.append(WithoutRecord(asked, row.item.record.finding is Finding.NOT_FOUND))
+                continue
+            data = flatten(row.data)
             key = self._key(side, row, data)
             if key is None:
                 unkeyed.append(Unkeyed(side, item_id, row.number))
                 continue
             counts = {name: value for name, value in data.items() if value is not None and self._question.takes(name)}
             keyed.append(Keyed(side, key, item_id, row.number, counts))
-        self._table.add(keyed, unkeyed)
+        self._table.add(keyed, unkeyed, without)
 
     def _key(self, side: Side, row: Row, data: Mapping[str, Scalar]) -> tuple[str, ...] | None:
-        """None when a part of it is not there, or is nothing."""
-        if not self._question.key:
-            return row.item.record.item_id, str(row.number)
-        there = {**flatten(row.item.first.input, _INPUT), **data}
-        if len(self._known[side]) < _FIELDS_REMEMBERED:
-            self._known[side] |= dict.fromkeys(there)
-        parts = tuple(as_text(there.get(name)) for name in self._question.key)
-        return parts if all(parts) else None
+        given = flatten(row.item.first.input, INPUT) if self._question.key else {}
+        self._names.see(side, data, given)
+        return self._parts({**data, **given}) if self._question.key else (row.item.record.item_id, str(row.number))
 
-    async def _load_without_record(self, job_id: str) -> None:
-        after: int | None = 0
-        while after is not None:
-            page = await self._store.find_items(job_id, ItemFilter(kind="not_found"), after, _PAGE_ITEMS)
-            await asyncio.to_thread(self._table.add_without_record, [record.item_id for record in page.items])
-            after = page.next_after
+    def _asked(self, row: Row) -> tuple[str, ...] | None:
+        """What no other item can have; None when the key is in the records, of which any item may have any."""
+        if not self._question.key:
+            return (row.item.record.item_id,)
+        return self._parts(flatten(row.item.first.input, INPUT)) if self._question.key_is_input else None
+
+    def _parts(self, there: Mapping[str, Scalar]) -> tuple[str, ...] | None:
+        """None when a part of the key is not there, or is nothing."""
+        parts = tuple(_part(there.get(name)) for name in self._question.key)
+        return parts if all(parts) else None
 
     async def _check_unchanged(self, before: JobStatus) -> None:
         now = await self._store.status(before.job.job_id)
@@ -105,20 +110,27 @@ class Comparison:
     async def _compared(self, side: Side, status: JobStatus) -> Compared:
         keyed, unkeyed = await asyncio.to_thread(self._table.count, side)
         if unkeyed and not keyed:
-            known = self._known[side]
-            missing = next((name for name in self._question.key if name not in known), None)
-            if missing is not None:
-                told = f"--key: the fields are {', '.join(list(known)[:20])}"
-                raise UnknownName.of(f"field in the records of job {status.job.job_id!r}, called", missing, known, told)
-        jobs = [status] if status.current_version == 1 else [status, await self._store.status(current_job_id(status))]
+            self._names.check_key(side, status.job.job_id)
+        because = await self._incomplete_because(status, unkeyed)
         return Compared(
             job_id=status.job.job_id,
             status=status.state.value,
             version=status.current_version,
             records=keyed + unkeyed,
-            # A skipped item was not looked at, and a record without a key may be the one that is missed.
-            complete=not unkeyed and all(one.state is JobState.COMPLETED and not one.counts.skipped for one in jobs),
+            complete=because is None,
+            incomplete_because=because,
         )
+
+    async def _incomplete_because(self, status: JobStatus, unkeyed: int) -> str | None:
+        """A skipped item was not looked at, and a record without a key may be the one that is missed."""
+        jobs = {"it": status}
+        if status.current_version > 1:
+            jobs[f"its version {status.current_version}"] = await self._store.status(current_job_id(status))
+        reasons = [f"{name} is {one.state}" for name, one in jobs.items() if one.state is not JobState.COMPLETED]
+        skipped = sum(one.counts.skipped for one in jobs.values())
+        reasons += [f"items skipped: {skipped:,}"] if skipped else []
+        reasons += [f"records without the key: {unkeyed:,}"] if unkeyed else []
+        return ", ".join(reasons) or None
 
     def summary(self) -> Summary:
         """Blocks; goes through all records."""
@@ -168,19 +180,32 @@ class Comparison:
             case (0, 1):
                 change = Change.NEW
             case (1, 0):
-                gone = self._jobs[Side.B].complete or meeting.has_no_record
-                change = Change.VANISHED if gone else Change.UNKNOWN
+                change = Change.VANISHED if self._is_gone(meeting.key) else Change.UNKNOWN
             case _:
                 change = Change.DUPLICATE_KEY
         return Difference(change=change, key=meeting.key, records=meeting.counts, items=meeting.items, fields=changed)
+
+    def _is_gone(self, key: tuple[str, ...]) -> bool:
+        asked = key if self._question.key else key[:1]  # an item without a record has none of any number
+        return self._jobs[Side.B].complete or self._table.has_no_record(asked)
 
 
 def _check(status: JobStatus) -> None:
     job_id = status.job.job_id
     if status.deleting:
         raise Conflict.being_deleted(job_id)
+    first = status.job.extracts
+    if first is not None:
+        see = shlex.join(["swath", "jobs", "versions", first])
+        told = f"job {job_id!r} is a version of {first!r}; compare {first!r}, of which the current version counts"
+        raise BadInput(f"{told}, or see `{see}` for what versions say otherwise")
     if status.job.policy.keep is Keep.PAGES and status.current_version == 1:
         raise BadInput(f"job {job_id!r} keeps pages and no records; make some with `swath jobs reextract` first")
+
+
+def _part(value: Scalar) -> str:
+    """1 and 1.0 are the same number in a key, too."""
+    return as_text(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Scalar, Scalar]]:

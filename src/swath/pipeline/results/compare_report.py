@@ -10,8 +10,9 @@ import msgspec
 
 from swath.pipeline.results.flatten import Scalar
 
-__all__ = ["BY_ITEM", "Change", "Compared", "Difference", "FieldChanges", "Question", "Summary"]
+__all__ = ["BY_ITEM", "INPUT", "Change", "Compared", "Difference", "FieldChanges", "Question", "Summary", "is_below"]
 
+INPUT: Final = "input"  # what the names of an item's input lie below
 BY_ITEM: Final = ("item_id", "record")  # the key when none is given: the item, and which of its records
 
 
@@ -34,12 +35,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
+    @property
+    def key_is_input(self) -> bool:
+        """Whether the key is known of an item before anybody has asked the site for it."""
+        return all(name.startswith(f"{INPUT}.") for name in self.key)
+
     def takes(self, field: str) -> bool:
         """Whether a difference in this field counts. Those of the key are the same, however they are written."""
         return (
             field not in self.key
-            and (not self.fields or _is_below(field, self.fields))
-            and not _is_below(field, self.ignore)
+            and (not self.fields or is_below(field, self.fields))
+            and not is_below(field, self.ignore)
         )
 
 
@@ -55,13 +61,15 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two jobs. `complete`: whatever it does not have was not there."""
+    """One of the two jobs. `complete`: whatever it does not have was not there; otherwise `incomplete_because` says
+    why that cannot be known."""
 
     job_id: str
     status: str
     version: int
     records: int
     complete: bool
+    incomplete_because: str | None
 
 
 class FieldChanges(msgspec.Struct, kw_only=True):
@@ -83,5 +91,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, FieldChanges]
 
 
-def _is_below(field: str, names: Sequence[str]) -> bool:
+def is_below(field: str, names: Sequence[str]) -> bool:
+    """Whether it is one of these, or lies below one."""
     return any(field == name or field.startswith(f"{name}.") for name in names)

@@ -19,7 +19,7 @@ import msgspec
 from swath.domain.errors import BadInput
 from swath.pipeline.results.flatten import Scalar
 
-__all__ = ["CompareTable", "Keyed", "Meeting", "Side", "Unkeyed", "compare_table"]
+__all__ = ["CompareTable", "Keyed", "Meeting", "Side", "Unkeyed", "WithoutRecord", "compare_table"]
 
 _CACHE_KIB: Final = 32_768
 _SCHEMA: Final = (
@@ -29,13 +29,13 @@ _SCHEMA: Final = (
     f"PRAGMA cache_size = -{_CACHE_KIB}",
     "CREATE TABLE records (key TEXT, side INTEGER, item_id TEXT, number INTEGER, data BLOB)",
     "CREATE TABLE unkeyed (side INTEGER, item_id TEXT, number INTEGER)",
-    "CREATE TABLE without_record (item_id TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE without_record (asked TEXT PRIMARY KEY, has_none INTEGER) WITHOUT ROWID",
     "BEGIN",
 )
-_IN_ORDER: Final = """
-    SELECT key, side, records.item_id, data, without_record.item_id IS NOT NULL FROM records
-    LEFT JOIN without_record ON without_record.item_id = records.item_id
-    ORDER BY key, side, records.item_id, number
+_IN_ORDER: Final = "SELECT key, side, item_id, data FROM records ORDER BY key, side, item_id, number"
+_ADD_WITHOUT_RECORD: Final = """
+    INSERT INTO without_record VALUES (?, ?)
+    ON CONFLICT (asked) DO UPDATE SET has_none = min(has_none, excluded.has_none)
 """
 
 
@@ -64,15 +64,21 @@ class Keyed(NamedTuple):
     data: Mapping[str, Scalar]
 
 
+class WithoutRecord(NamedTuple):
+    """An item of job B that has no record, by what of the key was known before it was asked for. `has_none`: the site
+    says that there is none, instead of nobody knowing."""
+
+    asked: tuple[str, ...]
+    has_none: bool
+
+
 class Meeting(NamedTuple):
-    """All records of one key: how many there are of each job, and the first of each. `has_no_record`: the site had none
-    when job B asked for the item that A has it from."""
+    """All records of one key: how many there are of each job, and the first of each."""
 
     key: tuple[str, ...]
     counts: tuple[int, int]
     items: tuple[str | None, str | None]
     data: tuple[Mapping[str, Scalar], Mapping[str, Scalar]]
-    has_no_record: bool
 
 
 class CompareTable:
@@ -81,16 +87,12 @@ class CompareTable:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def add(self, keyed: Iterable[Keyed], unkeyed: Iterable[Unkeyed]) -> None:
-        """Some records."""
-        encode = msgspec.json.encode
-        rows = [(encode(one.key).decode(), one.side, one.item_id, one.number, encode(one.data)) for one in keyed]
+    def add(self, keyed: Iterable[Keyed], unkeyed: Iterable[Unkeyed], without: Iterable[WithoutRecord]) -> None:
+        """Some records, and some items that have none."""
+        rows = [(_text(one.key), one.side, one.item_id, one.number, msgspec.json.encode(one.data)) for one in keyed]
         self._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", rows)
         self._db.executemany("INSERT INTO unkeyed VALUES (?, ?, ?)", unkeyed)
-
-    def add_without_record(self, item_ids: Iterable[str]) -> None:
-        """Items of job B for which the site has no record."""
-        self._db.executemany("INSERT OR IGNORE INTO without_record VALUES (?)", ([one] for one in item_ids))
+        self._db.executemany(_ADD_WITHOUT_RECORD, [(_text(one.asked), one.has_none) for one in without])
 
     def close_intake(self) -> None:
         """Nothing more is put in."""
@@ -105,6 +107,12 @@ class CompareTable:
         ]
         return counts[0], counts[1]
 
+    def has_no_record(self, asked: tuple[str, ...]) -> bool:
+        """Whether items of job B asked for it, and for each of them the site has none."""
+        query = "SELECT has_none FROM without_record WHERE asked = ?"
+        found = self._db.execute(query, [_text(asked)]).fetchone()
+        return found is not None and bool(found[0])
+
     def unkeyed(self) -> Iterator[Unkeyed]:
         """Job A's first, by item."""
         for side, item_id, number in self._db.execute("SELECT * FROM unkeyed ORDER BY side, item_id, number"):
@@ -113,26 +121,29 @@ class CompareTable:
     def meetings(self) -> Iterator[Meeting]:
         """In order of the keys."""
         key: str | None = None
-        counts, first = [0, 0], list[tuple[str, bytes, bool] | None]((None, None))
-        for found, side, item_id, data, has_no_record in self._db.execute(_IN_ORDER):
+        counts, first = [0, 0], list[tuple[str, bytes] | None]((None, None))
+        for found, side, item_id, data in self._db.execute(_IN_ORDER):
             if found != key:
                 if key is not None:
                     yield _meeting(key, counts, first)
                 key, counts, first = found, [0, 0], [None, None]
             counts[side] += 1
-            first[side] = first[side] or (item_id, data, bool(has_no_record))
+            first[side] = first[side] or (item_id, data)
         if key is not None:
             yield _meeting(key, counts, first)
 
 
-def _meeting(key: str, counts: Sequence[int], first: Sequence[tuple[str, bytes, bool] | None]) -> Meeting:
+def _text(parts: tuple[str, ...]) -> str:
+    return msgspec.json.encode(parts).decode()
+
+
+def _meeting(key: str, counts: Sequence[int], first: Sequence[tuple[str, bytes] | None]) -> Meeting:
     a, b = first
     return Meeting(
         tuple(msgspec.json.decode(key)),
         (counts[0], counts[1]),
         (a and a[0], b and b[0]),
         ({} if a is None else msgspec.json.decode(a[1]), {} if b is None else msgspec.json.decode(b[1])),
-        a is not None and a[2],
     )
 
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from swath.pipeline.results.compare_report import Difference, Summary
-from swath.pipeline.results.flatten import Scalar
+from swath.pipeline.results.flatten import Scalar, as_text, json_text
 from swath.pipeline.results.texts import safe_cell
 
-__all__ = ["csv_pieces", "json_pieces"]
+__all__ = ["csv_pieces", "json_pieces", "told_apart"]
 
 _PIECE_DIFFERENCES: Final = 500
 _JOBS: Final = ("a", "b")
@@ -51,13 +51,24 @@ def csv_pieces(summary: Summary, differences: Iterable[Difference]) -> Iterator[
         yield _lines([cells for one in some for cells in _cells(one, len(names))])
 
 
+def told_apart(before: Scalar, after: Scalar) -> tuple[Scalar, Scalar]:
+    """A change for people to see: text is in quotes where it reads like the value that it is not, 7 and "7"."""
+    if as_text(before) != as_text(after):
+        return before, after
+    return _quoted(before), _quoted(after)
+
+
+def _quoted(value: Scalar) -> Scalar:
+    return json_text(value) if isinstance(value, str) else value
+
+
 def _cells(one: Difference, key_parts: int) -> Iterator[list[Scalar]]:
     key = one.key or ("",) * key_parts
     head: list[Scalar] = [one.change.value, *key, *one.items, *one.records]
     if not one.fields:
         yield [*head, None, None, None]
     for name, (before, after) in one.fields.items():
-        yield [*head, name, before, after]
+        yield [*head, name, *told_apart(before, after)]
 
 
 def _lines(rows: Sequence[Sequence[Scalar]]) -> bytes:

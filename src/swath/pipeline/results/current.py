@@ -1,25 +1,98 @@
-"""One item as the current version of a job has it, by its id. rows.py does the same for all items, in order."""
+"""Items as the current version of a job has them: all in order, some by their place, or one by its id.
+
+Before: the job has results, in one or more versions. After: rows.py, evidence, files, the diff and downloads. Of an item
+that the version does not have, or that has ended anew since it was read, readers get what version 1 has.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
 from swath.domain.errors import UnknownName
-from swath.domain.job import JobStatus
-from swath.domain.versions import current_job_id
-from swath.pipeline.results.rows import CurrentItem
+from swath.domain.item import ItemRecord
+from swath.domain.job import Job, JobStatus
+from swath.domain.versions import current_job_id, is_read_from, version_of
+from swath.pipeline.results.stored_pages import records_at
 from swath.ports.job_store import JobStore
 
-__all__ = ["current_item"]
+__all__ = ["CurrentItem", "current_at", "current_item", "current_items"]
+
+BATCH_ITEMS: Final = 500
+
+
+class CurrentItem(msgspec.Struct, frozen=True):
+    """An item as the current version has it. `record` belongs to `job`; `first` is the same item in version 1, which
+    has its input and its pages. A version's own job may still have what was read from pages that are replaced since:
+    then `first` is `record` itself."""
+
+    job: Job
+    version: int
+    record: ItemRecord
+    first: ItemRecord
+
+    @property
+    def fetched(self) -> ItemRecord | None:
+        """The item as it ended when its pages were fetched; None where that is not kept any more."""
+        return None if self.job.extracts is not None and self.first is self.record else self.first
+
+    @property
+    def first_job_id(self) -> str:
+        """The job to which `first` belongs."""
+        return self.job.job_id if self.fetched is None else self.job.extracts or self.job.job_id
+
+
+async def current_items(
+    store: JobStore, status: JobStatus, batch_items: int = BATCH_ITEMS
+) -> AsyncGenerator[list[CurrentItem], None]:
+    """All items of a job as its current version has them; those of a version's own job as it has them."""
+    newer, after = await _newer(store, status), 0
+    while records := await store.items(status.job.job_id, after, batch_items):
+        yield await _current(store, status, newer, records)
+        after = records[-1].seq
+
+
+async def current_at(store: JobStore, status: JobStatus, seqs: Iterable[int]) -> dict[int, CurrentItem]:
+    """The same for the items of these numbers, as far as the job has them."""
+    records = await records_at(store, status.job.job_id, seqs)
+    found = await _current(store, status, await _newer(store, status), list(records.values()))
+    return {item.record.seq: item for item in found}
 
 
 async def current_item(store: JobStore, status: JobStatus, item_id: str) -> CurrentItem:
-    """Raises UnknownName when the job has no such item."""
-    first = await store.item(status.job.job_id, item_id)
-    alone = CurrentItem(status.job, 1, first, first)
-    if status.current_version == 1:
-        return alone
+    """The same for one. Raises UnknownName when the job has no such item."""
+    record = await store.item(status.job.job_id, item_id)
+    (found,) = await _current(store, status, await _newer(store, status), [record])
+    return found
+
+
+async def _newer(store: JobStore, status: JobStatus) -> Job:
     newer_id = current_job_id(status)
-    try:
-        record = await store.item(newer_id, item_id)
-    except UnknownName:  # there was no page to read again
-        return alone
-    return CurrentItem((await store.status(newer_id)).job, status.current_version, record, first)
+    return status.job if newer_id == status.job.job_id else (await store.status(newer_id)).job
+
+
+async def _current(
+    store: JobStore, status: JobStatus, newer: Job, records: Sequence[ItemRecord]
+) -> list[CurrentItem]:
+    job, others = status.job, dict[int, ItemRecord]()
+    other_id = newer.job_id if job.extracts is None else job.extracts
+    if other_id != job.job_id:
+        with contextlib.suppress(UnknownName):  # the scraped job is on its way out, and its versions with it
+            others = await records_at(store, other_id, [record.seq for record in records])
+    if job.extracts is not None:
+        return [_of_version(job, record, others.get(record.seq)) for record in records]
+    return [_of_scraped(status, newer, first, others.get(first.seq)) for first in records]
+
+
+def _of_scraped(status: JobStatus, newer: Job, first: ItemRecord, record: ItemRecord | None) -> CurrentItem:
+    if record is None or not is_read_from(newer, first):
+        return CurrentItem(status.job, 1, first, first)
+    return CurrentItem(newer, status.current_version, record, first)
+
+
+def _of_version(job: Job, record: ItemRecord, first: ItemRecord | None) -> CurrentItem:
+    same = first if first is not None and is_read_from(job, first) else record
+    return CurrentItem(job, version_of(job) or 1, record, same)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from swath.pipeline.results.flatten import Scalar
@@ -21,6 +21,9 @@ _INSIDE_WORDS: Final = re.compile(
     r"<!--[^<>]*-->|</?(?:a|b|em|font|i|mark|small|span|strong|sub|sup|u|wbr)(?:\s[^<>]*)?>", re.IGNORECASE
 )
 _BLANKS: Final = re.compile(r"\s+")
+# Amounts are stored as text, with neither currency nor commas; what begins with a zero is an identifier.
+_AMOUNT: Final = re.compile(r"(?P<minus>-?)(?P<whole>0|[1-9][0-9]{0,30})(?P<cents>(?:\.[0-9]+)?)", re.ASCII)
+_NEGATIVE: Final = ("-{}", "-${}", "\u2212{}", "\u2212${}", "({})", "(${})")
 
 
 def can_occur(value: Scalar) -> bool:
@@ -44,10 +47,21 @@ def _plain(text: str) -> str:
 
 def _forms(value: Scalar) -> Iterator[str]:
     if isinstance(value, str):
-        yield _BLANKS.sub(" ", value).strip()
-        return
-    if isinstance(value, (int, float)):
-        yield from dict.fromkeys((str(value), f"{value:,}", f"{value:.2f}", f"{value:,.2f}", f"{value:g}"))
+        text = _BLANKS.sub(" ", value).strip()
+        yield text
+        amount = _AMOUNT.fullmatch(text)
+        if amount is not None:
+            whole, cents = amount["whole"], amount["cents"]
+            yield from _signed((whole + cents, f"{int(whole):,}{cents}"), negative=amount["minus"] != "")
+    elif isinstance(value, (int, float)):
+        size = abs(value)
+        forms = (str(size), f"{size:,}", f"{size:.2f}", f"{size:,.2f}", f"{size:g}")
+        yield from _signed(forms, negative=value < 0)
+
+
+def _signed(forms: Iterable[str], *, negative: bool) -> Iterator[str]:
+    for form in dict.fromkeys(forms):
+        yield from (how.format(form) for how in _NEGATIVE) if negative else (form,)
 
 
 def _pattern(form: str) -> re.Pattern[str]:

@@ -6,7 +6,7 @@ the current version does not have, because there was no page to read again, keep
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,6 +26,8 @@ from swath.ports.result_storage import ResultStorage
 __all__ = ["CurrentItem", "Row", "RowBatch", "current_items", "rows_of"]
 
 BATCH_ITEMS: Final = 500
+BATCH_ROWS: Final = 1_000
+GROUP_BYTES: Final = 2 << 20  # of stored records held at once, of which no more than a batch is decoded
 _FILES: Final = (DATA_FILE, METADATA_FILE)
 
 
@@ -40,6 +42,7 @@ class CurrentItem(msgspec.Struct, frozen=True):
 
 
 _Wanted = tuple[CurrentItem, list[Artifact]]  # with those of its artifacts that a row is made of
+_Read = tuple[CurrentItem, dict[str, bytes]]  # with the contents of these
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -80,7 +83,8 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class RowBatch(msgspec.Struct, frozen=True):
-    """Rows of consecutive items. `items` is how many items were looked at, those without a row too."""
+    """At most BATCH_ROWS rows of consecutive items. `items` is how many items came to their end, those without a row
+    too."""
 
     rows: list[Row]
     items: int
@@ -94,11 +98,13 @@ async def rows_of(
     Raises StoreDamaged when a file is not what was stored.
     """
     async for items in current_items(store, status):
-        for group in in_groups((one, _size(one)) for one in map(_with_files, items)):
-            rows = await _rows(storage, group, everything=everything)
-            if rows is None:  # some of them have ended anew since they were read
-                rows = await _rows(storage, await _anew(store, group), everything=everything, again=True)
-            yield RowBatch(rows or [], len(group))
+        for group in in_groups(((one, _size(one)) for one in map(_with_files, items)), GROUP_BYTES):
+            try:
+                read = await _read(storage, group)
+            except StoreDamaged:  # perhaps some of them have ended anew since we knew of them
+                read = await _read(storage, await _anew(store, group))
+            for batch in _batches(read, everything=everything):
+                yield batch
 
 
 async def current_items(
@@ -135,27 +141,14 @@ async def _anew(store: JobStore, items: Sequence[_Wanted]) -> list[_Wanted]:
     ]
 
 
-async def _rows(
-    storage: ResultStorage, items: Sequence[_Wanted], *, everything: bool, again: bool = False
-) -> list[Row] | None:
-    """None when it cannot be done, unless it was tried again."""
-    try:
-        files = await _files(storage, items)
-    except StoreDamaged:
-        if again:
-            raise
-        return None
-    return [row for (item, _), found in zip(items, files, strict=True) for row in _rows_of(item, found, everything)]
-
-
-async def _files(storage: ResultStorage, items: Sequence[_Wanted]) -> list[dict[str, bytes]]:
+async def _read(storage: ResultStorage, items: Sequence[_Wanted]) -> list[_Read]:
     """Items of a version and of version 1 lie in different jobs."""
     found: dict[str, dict[str, bytes]] = {}
     for job_id in dict.fromkeys(item.job.job_id for item, _ in items):
         here = [(item.record.item_id, wanted) for item, wanted in items if item.job.job_id == job_id]
         contents = await contents_of_many(storage, job_id, here)
         found |= {item_id: files for (item_id, _), files in zip(here, contents, strict=True)}
-    return [found[item.record.item_id] for item, _ in items]
+    return [(item, found[item.record.item_id]) for item, _ in items]
 
 
 def _with_files(item: CurrentItem) -> _Wanted:
@@ -167,14 +160,34 @@ def _size(wanted: _Wanted) -> int:
     return sum(artifact.size for artifact in wanted[1])
 
 
-def _rows_of(item: CurrentItem, files: dict[str, bytes], everything: bool) -> list[Row]:
+def _batches(read: Sequence[_Read], *, everything: bool) -> Iterator[RowBatch]:
+    rows: list[Row] = []
+    items = 0
+    for item, files in read:
+        for row in _rows_of(item, files, everything):
+            if len(rows) == BATCH_ROWS:
+                yield RowBatch(rows, items)
+                rows, items = [], 0
+            rows.append(row)
+        items += 1
+    yield RowBatch(rows, items)
+
+
+def _rows_of(item: CurrentItem, files: dict[str, bytes], everything: bool) -> Iterator[Row]:
     pages = stored_in(files[METADATA_FILE]).pages if METADATA_FILE in files else ()
-    data = msgspec.json.decode(files[DATA_FILE]) if DATA_FILE in files else []
-    if not isinstance(data, list):
-        return [Row(item, pages, data)]
-    if not data and everything:
-        return [Row(item, pages, has_data=False)]
-    return [Row(item, pages, record, number=number) for number, record in enumerate(data, start=1)]
+    number = 0
+    for number, record in enumerate(_records(files.get(DATA_FILE, b"[]")), start=1):
+        yield Row(item, pages, record, number=number)
+    if number == 0 and everything:
+        yield Row(item, pages, has_data=False)
+
+
+def _records(data: bytes) -> Iterator[Any]:
+    """Each decoded when it is its turn: as objects all records of an item take many times the memory of their text."""
+    if data.startswith(b"["):
+        yield from map(msgspec.json.decode, msgspec.json.decode(data, type=list[msgspec.Raw]))
+    else:
+        yield msgspec.json.decode(data)
 
 
 def _utc(seconds: float) -> str:

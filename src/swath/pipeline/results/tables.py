@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from swath.domain.errors import BadInput
-from swath.pipeline.results.columns import Columns, Kind
+from swath.pipeline.results.columns import Columns, Kind, distinct
 from swath.pipeline.results.rows import Row
 
 __all__ = ["ParquetTable", "SqliteTable", "Table", "check_parquet"]
@@ -40,9 +40,9 @@ class SqliteTable:
     def __init__(self, path: Path, columns: Columns) -> None:
         self._columns = columns
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        names = _distinct(columns.kinds)
+        names = distinct((name.replace("\0", "\N{REPLACEMENT CHARACTER}") for name in columns.kinds), str.lower)
         declared = ", ".join(
-            f"{name} {_SQL_TYPES[kind]}" for name, kind in zip(names, columns.kinds.values(), strict=True)
+            f"{_quoted(name)} {_SQL_TYPES[kind]}" for name, kind in zip(names, columns.kinds.values(), strict=True)
         )
         self._insert = f"INSERT INTO records VALUES ({', '.join('?' * len(names))})"  # noqa: S608 only question marks
         self._run(
@@ -73,19 +73,8 @@ class SqliteTable:
             raise OSError(None, str(error)) from error
 
 
-def _distinct(names: Iterable[str]) -> list[str]:
-    """Quoted. SQLite takes `Name` and `name` for the same: the later one gets a number."""
-    taken: set[str] = set()
-    found = []
-    for name in names:
-        plain, number = name.replace("\0", "\N{REPLACEMENT CHARACTER}"), 1
-        chosen = plain
-        while chosen.lower() in taken:
-            number += 1
-            chosen = f"{plain}_{number}"
-        taken.add(chosen.lower())
-        found.append('"' + chosen.replace('"', '""') + '"')
-    return found
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def check_parquet() -> None:

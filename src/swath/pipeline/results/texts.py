@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from swath.pipeline.results.columns import Columns
+from swath.pipeline.results.columns import Columns, distinct
 from swath.pipeline.results.flatten import VALUE, Scalar, as_text
 from swath.pipeline.results.rows import Row
 
@@ -48,7 +48,7 @@ class CsvText:
 
     def head(self) -> bytes:
         """The names of the columns."""
-        return self._lines([list(self._columns.kinds)])
+        return self._lines([distinct(map(self._cell, self._columns.kinds))])
 
     def encode(self, rows: Sequence[Row]) -> bytes:
         """See TextFormat."""

@@ -78,7 +78,8 @@ class ResultsPart(BaseModel):
 
 
 class ArtifactLink(BaseModel):
-    """`link` is None where files cannot be reached by one, or lie in a pack; then download the file here."""
+    """`link` is None where files cannot be reached by one, or lie in a pack; then download the file here. Size and hash
+    are those of the file as it is stored by itself; of one in a pack, those of the file that is downloaded."""
 
     link: str | None
     seconds: int
@@ -188,12 +189,15 @@ async def download(
     if found is None:
         told = f"item {wanted!r} has no artifact {artifact!r}"
         raise ApiError(ErrorCode.ARTIFACT_NOT_FOUND, told, {"artifacts": names_of(record)})
-    if link:
-        packed = PackedAt.of(found.key) is not None
-        made = None if packed else await services.storage.link(owner, found.key, LINK_SECONDS)
+    if link and PackedAt.of(found.key) is None:
+        made = await services.storage.link(owner, found.key, LINK_SECONDS)
         return ok(ArtifactLink(link=made, seconds=LINK_SECONDS, size=found.size, sha256=found.sha256))
     accepted = request.headers.get("accept-encoding", "")
-    return await _served(request, await offer(services.storage, owner, record, found, controller.downloads, accepted))
+    offered = await offer(services.storage, owner, record, found, controller.downloads, accepted)
+    if link:
+        digest = offered.etag.strip('"')
+        return ok(ArtifactLink(link=None, seconds=LINK_SECONDS, size=offered.size, sha256=digest))
+    return await _served(request, offered)
 
 
 async def _served(request: Request, offered: Offer) -> Response:

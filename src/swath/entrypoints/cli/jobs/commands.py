@@ -1,4 +1,4 @@
-"""The commands of `swath jobs` with their arguments.
+"""The commands of `swath jobs` with their arguments; those for results come from results_commands.py.
 
 What each does is in a file of its own, imported when it is called, so that help and completion are quick.
 """
@@ -10,16 +10,10 @@ from typing import Any
 
 import click
 
-from swath.entrypoints.cli.options import (
-    complete_files,
-    complete_jobs,
-    complete_kinds,
-    complete_scrapers,
-    job_argument,
-    json_option,
-)
+from swath.entrypoints.cli.jobs.results_commands import RESULTS_COMMANDS
+from swath.entrypoints.cli.options import complete_files, complete_kinds, job_argument, json_option
 from swath.entrypoints.cli.order import Order, job_options
-from swath.entrypoints.cli.server_options import begin_here, begin_jobs, no_server_option, server_options
+from swath.entrypoints.cli.server_options import begin_jobs, server_options
 from swath.entrypoints.cli.session import run_async
 
 __all__ = ["jobs"]
@@ -78,20 +72,6 @@ def watch(job_id: str, as_json: bool) -> int:
     from swath.entrypoints.cli.jobs.watch import watch_job
 
     return run_async(watch_job(begin_jobs(), job_id, as_json=as_json))
-
-
-@jobs.command()
-@job_argument
-@click.argument("item_id", metavar="ITEM")
-@click.option("--field", metavar="NAME", help="Only the values of this field, and the pages.")
-@json_option
-@server_options
-def item(job_id: str, item_id: str, field: str | None, as_json: bool) -> int:
-    """Show one item: how it ended, each attempt, its files, its ends in earlier generations, and for each value the
-    pages that it comes from."""
-    from swath.entrypoints.cli.jobs.item import show_item
-
-    return run_async(show_item(begin_jobs(), job_id, item_id, field, as_json=as_json))
 
 
 @jobs.command()
@@ -193,127 +173,5 @@ def webhooks_(job_id: str, resend: bool, as_json: bool) -> int:
     return run_async(show_webhooks(begin_jobs(), job_id, again=resend, as_json=as_json))
 
 
-@jobs.command()
-@job_argument
-@click.option(
-    "--scraper",
-    required=True,
-    metavar="SCRAPER[@VERSION]",
-    shell_complete=complete_scrapers,
-    help="By which scraper: an id or a file.",
-)
-@click.option("--sample", type=click.IntRange(1, 100_000), metavar="N", help="Only N items from all over the job.")
-@click.option("--concurrency", type=int, metavar="N", help="Items at once. Default: 64.")
-@click.option("--processes", type=click.IntRange(1, 256), default=1, metavar="N", help="Work in N processes.")
-@click.option("--quiet", is_flag=True, help="No progress.")
-@json_option
-@no_server_option
-def reextract(job_id: str, as_json: bool, **asked: Any) -> int:
-    """Read the stored pages of an ended job again, without the network, as a new version of its results.
-
-    Says what is different, field by field. Readers get the new version if it lacks nothing; `swath jobs use` goes back.
-    """
-    from swath.entrypoints.cli.jobs.reextract import Asked, reextract_job
-
-    settings = begin_here("jobs reextract", "run it where that has its store, or use POST /jobs/JOB/reextract")
-    return run_async(reextract_job(settings, job_id, Asked(**asked), as_json=as_json))
-
-
-@jobs.command("versions")
-@job_argument
-@click.option("--diff", "number", type=int, metavar="N", help="Show what version N says otherwise than the one before.")
-@json_option
-@no_server_option
-def versions_(job_id: str, number: int | None, as_json: bool) -> int:
-    """List the versions of a job's results, and which of them readers get."""
-    from swath.entrypoints.cli.jobs.versions import show_versions
-
-    settings = begin_here("jobs versions", "run it where that has its store, or use GET /jobs/JOB/versions")
-    return run_async(show_versions(settings, job_id, number, as_json=as_json))
-
-
-@jobs.command()
-@job_argument
-@click.option("--version", "number", type=int, required=True, metavar="N", help="Which.")
-@json_option
-@no_server_option
-def use(job_id: str, number: int, as_json: bool) -> int:
-    """Let readers get another version of a job's results."""
-    from swath.entrypoints.cli.jobs.versions import use_job_version
-
-    settings = begin_here("jobs use", "run it where that has its store, or use POST /jobs/JOB/versions/current")
-    return run_async(use_job_version(settings, job_id, number, as_json=as_json))
-
-
-@jobs.command()
-@job_argument
-@click.option(
-    "--output",
-    required=True,
-    metavar="FILE",
-    shell_complete=complete_files,
-    help="Where to; - for stdout (csv, jsonl).",
-)
-@click.option(
-    "--format",
-    type=click.Choice(["csv", "jsonl", "parquet", "sqlite", "files"]),
-    help="Default: what the ending of FILE says. files: a folder with every file of every item.",
-)
-@click.option("--raw", is_flag=True, help="CSV as it is, not made safe for spreadsheets.")
-@click.option(
-    "--state",
-    type=click.Choice(["success", "all"]),
-    default="success",
-    show_default=True,
-    help="all: a row also for items that have no record.",
-)
-@click.option("--partial", is_flag=True, help="What is there so far of a job that has not ended.")
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-@json_option
-@no_server_option
-def export(job_id: str, **order: Any) -> int:
-    """Write a job's records, with where each comes from, to a file that other tools read."""
-    from swath.entrypoints.cli.jobs.export import Order, export_job
-
-    remedy = "ask that for GET /jobs/JOB/export, or run it where that has its store"
-    return run_async(export_job(begin_here("jobs export", remedy), job_id, Order(**order)))
-
-
-@jobs.command()
-@click.argument("a", metavar="A", shell_complete=complete_jobs)
-@click.argument("b", metavar="B", shell_complete=complete_jobs)
-@click.option(
-    "--key",
-    multiple=True,
-    metavar="FIELD",
-    help="By which field records are the same, input.FIELD too; may be repeated. Default: the item.",
-)
-@click.option("--fields", multiple=True, metavar="A,B", help="Only differences in these fields.")
-@click.option("--ignore", multiple=True, metavar="A,B", help="No differences in these fields.")
-@click.option("--format", type=click.Choice(["table", "json", "csv"]), help="Default: table, or as FILE ends.")
-@click.option("--output", metavar="FILE", shell_complete=complete_files, help="Where to. Default: stdout.")
-@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Differences in a table.")
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-@json_option
-@no_server_option
-def compare(a: str, b: str, **wanted: Any) -> int:
-    """Compare the records of job B with those of the earlier job A: new, changed, vanished. Exits 0 in any case.
-
-    A record that B lacks has vanished if B is complete, or if B was told by the site that there is none; otherwise it
-    is unknown.
-    """
-    from swath.entrypoints.cli.jobs.compare import Wanted, compare_jobs
-
-    settings = begin_here("jobs compare", "run it where that has its store")
-    return run_async(compare_jobs(settings, a, b, Wanted(**wanted)))
-
-
-@jobs.command("verify")
-@job_argument
-@json_option
-@no_server_option
-def verify_(job_id: str, as_json: bool) -> int:
-    """Check that store, counters, manifest and artifacts agree. Exits 8 and lists what does not."""
-    from swath.entrypoints.cli.jobs.verify import verify_job
-
-    return verify_job(begin_here("jobs verify", "run it where that has its store"), job_id, as_json=as_json)
+for command in RESULTS_COMMANDS:
+    jobs.add_command(command)

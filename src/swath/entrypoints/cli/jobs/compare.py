@@ -19,7 +19,7 @@ from swath.entrypoints.cli.output import counted, print_table
 from swath.pipeline.results.compare import Comparison
 from swath.pipeline.results.compare_report import Change, Compared, Difference, Question, Summary
 from swath.pipeline.results.compare_table import compare_table
-from swath.pipeline.results.compare_text import csv_pieces, json_pieces
+from swath.pipeline.results.compare_text import csv_pieces, json_pieces, told_apart
 from swath.pipeline.results.flatten import as_text
 from swath.pipeline.results.part import check_target, writing
 from swath.settings import Settings
@@ -53,6 +53,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def chosen(self) -> str:
         """The format that the options come to. Raises BadInput."""
+        if self.as_json and self.format not in {None, "json"}:
+            raise BadInput(f"--json and --format {self.format} do not go together; leave out one of them")
         ending = Path(self.output or "").suffix.lower().removeprefix(".")
         chosen = self.format or ("json" if self.as_json else None)
         if chosen is None:
@@ -127,14 +129,18 @@ def _job(job: Compared) -> str:
 def _warnings(summary: Summary) -> Iterator[str]:
     counts = summary.counts
     if counts[Change.UNKNOWN]:
-        yield f"job {summary.b.job_id} is not complete: what it lacks may be there all the same, so it is unknown"
+        yield f"{_incomplete(summary.b)}: what it lacks may be there all the same, so it is unknown"
     if counts[Change.NEW] and not summary.a.complete:
-        yield f"job {summary.a.job_id} is not complete: what is new may have been there before"
+        yield f"{_incomplete(summary.a)}: what is new may have been there before"
     if counts[Change.DUPLICATE_KEY]:
         keys = counted(counts[Change.DUPLICATE_KEY], "key")
         yield f"{keys} with several records in one job, which are not compared; add another --key to tell them apart"
     if counts[Change.NO_KEY]:
         yield f"{counted(counts[Change.NO_KEY], 'record')} without the key {', '.join(summary.key)}"
+
+
+def _incomplete(job: Compared) -> str:
+    return f"job {job.job_id} is not complete ({job.incomplete_because})"
 
 
 def _print_differences(summary: Summary, comparison: Comparison, limit: int) -> None:
@@ -169,8 +175,8 @@ def _rows(one: Difference) -> Iterator[tuple[str, ...]]:
         return
     if not one.fields:
         yield word, key, "", "", ""
-    for name, (before, after) in one.fields.items():
-        yield word, key, name, _short(as_text(before)), _short(as_text(after))
+    for name, pair in one.fields.items():
+        yield word, key, name, *(_short(as_text(value)) for value in told_apart(*pair))
 
 
 def _short(text: str) -> str:

@@ -12,6 +12,7 @@ from swath.domain.attempt import Attempt, Ended
 from swath.domain.errors import UnknownName
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job
+from swath.domain.layout import PackedAt
 from swath.domain.manifest import entry_with_past
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.jobs.opened import Jobs, open_jobs
@@ -96,7 +97,9 @@ def _tell(record: ItemRecord, job: Job, jobs: Jobs) -> None:
         _line(f"attempt {number}", _tried(attempt))
     for artifact in record.artifacts:
         place = jobs.place_of(job.job_id, record.item_id, artifact)
-        _line("artifact", f"{place} ({artifact.size:,} bytes)")
+        # In a pack that is what its record takes, or the line that it shares with another file.
+        size = "" if PackedAt.of(artifact.key) else f" ({artifact.size:,} bytes)"
+        _line("artifact", place + size)
     for past in record.earlier:
         _line(f"generation {past.generation}", f"{_ended(past.end)}, {_moment(past.ended_at)}")
         for number, attempt in enumerate(past.end.attempts, start=1):
