@@ -90,7 +90,7 @@ def test_shells_complete_commands_options_scrapers_and_jobs(shell: Shell) -> Non
         create = ("jobs", "create", "example-mock", "--items", "items.csv", "--job-id", job_id)
         assert shell.swath(*create).returncode == 0
     assert _completed(shell, "do") == ["doctor"]
-    assert _completed(shell, "jobs", "re") == ["resume", "retry"]
+    assert _completed(shell, "jobs", "re") == ["reextract", "resume", "retry"]
     assert _completed(shell, "jobs", "retry", "--not") == ["--not-run"]
     assert _completed(shell, "run", "example-h") == ["example-http"]
     assert _completed(shell, "jobs", "status", "mari") == ["maricopa-2", "maricopa-1"]

@@ -80,7 +80,10 @@ async def test_ranges_heads_and_tags_are_those_of_the_file(api: Api, layout: Lay
 
 async def test_there_is_no_link_to_a_part_of_a_pack(api: Api) -> None:
     await stored(api, Layout.WARC)
-    assert (await api.data("GET", f"{URL}?link=true"))["link"] is None
+    for name, body in FILES.items():
+        found = await api.data("GET", URL, params={"link": True, "artifact": name})
+        told = {"link": None, "seconds": 300, "size": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+        assert found == told, "size and hash are those of the file, not of its record"
 
 
 async def test_what_is_not_there_is_said_with_what_is(api: Api) -> None:

@@ -10,6 +10,7 @@ from swath.domain.attempt import Finding
 from swath.domain.failure import FailureKind
 from swath.domain.job import Job
 from swath.domain.lease import LeasedItem
+from swath.domain.page import Page
 from swath.domain.policy import ExecutionPolicy
 from swath.kit.declare import scraper as declare
 from swath.kit.pages import Pages
@@ -64,6 +65,24 @@ async def test_a_success_keeps_its_pages_and_nothing_else() -> None:
     found = await tried()
     assert found.finding is Finding.FOUND
     assert [page.name for page in found.result.pages] == ["first", "html"]
+
+
+@declare("own-pages", version="1")
+class OwnPages(HttpScraper):
+    """Pages as authors make them themselves, without a time and with one."""
+
+    async def fetch(self, item: Any, web: WebSession) -> list[WebPage]:
+        bare = Page(name="bare", url="mock:1", status=200, body=b"<b>1</b>")
+        return [WebPage(bare), WebPage(msgspec.structs.replace(bare, name="dated", fetched_at=12.5))]
+
+
+@pytest.mark.req("R8", "K1")
+async def test_a_page_without_a_time_gets_that_of_its_attempt() -> None:
+    clock = FakeClock()
+    job = Job(job_id="j", scraper_id="own-pages", policy=ExecutionPolicy())
+    bench = Bench(job, OwnPages(), open_network(TableTransport({}), clock), clock, "w")
+    found = await attempt(bench, Turn(LeasedItem(1, "1", {}), (), lambda: None, Patience()))
+    assert {page.name: page.fetched_at for page in found.result.pages} == {"bare": clock.now(), "dated": 12.5}
 
 
 LEFT_OVER = """

@@ -22,7 +22,7 @@ from swath.domain.policy import Keep
 from swath.pipeline.results import compare_table as compare_table_module
 from swath.pipeline.results.compare import Comparison
 from swath.pipeline.results.compare_report import Change, Difference, FieldChanges, Question, Summary
-from swath.pipeline.results.compare_table import compare_table
+from swath.pipeline.results.compare_table import WithoutRecord, compare_table
 from swath.pipeline.results.compare_text import csv_pieces, json_pieces
 from swath.ports.result_storage import ResultStorage
 from swath.testing.clock import FakeClock
@@ -116,9 +116,20 @@ async def test_only_some_fields_count(store: Store, storage: ResultStorage) -> N
         (Question(key=("parcel",), fields=("tax",)), {"tax.year"}),
         (Question(key=("parcel",), ignore=("tax", "tags")), {"owner", "area"}),
         (Question(key=("parcel",), fields=("tax", "owner"), ignore=("tax.year",)), {"owner"}),
-        (Question(key=("parcel",), fields=("ta",)), set()),
+        (Question(key=("parcel",), ignore=("note", "area")), {"owner", "tags", "tax.year"}),  # one job has each
     ):
         assert set((await compared(store, storage, question))[0].fields) == fields
+    for question in (Question(fields=("ta",)), Question(key=("parcel",), ignore=("input.parcel",))):
+        with pytest.raises(UnknownName, match="no field in the records of either job"):
+            await compared(store, storage, question)
+    with pytest.raises(UnknownName, match="did you mean 'owner'"):
+        await compared(store, storage, Question(fields=("owner", "ownr")))
+
+
+async def test_jobs_without_any_record_have_no_fields_to_miss(store: Store, storage: ResultStorage) -> None:
+    await make(store, storage, "a", {"1": Made(how=MISSING)}, Layout.FILES)
+    await make(store, storage, "b", {"1": Made(how=MISSING)}, Layout.FILES)
+    assert (await compared(store, storage, Question(fields=("owner",))))[1] == []
 
 
 @pytest.mark.parametrize(
@@ -152,10 +163,29 @@ async def test_vanished_only_what_is_known_to_be(
     assert {one.key[0]: one.change for one in differences} == expected
 
 
+async def test_a_record_may_have_moved_to_an_item_that_nobody_could_read(store: Store, storage: ResultStorage) -> None:
+    await make(store, storage, "a", {"1": found({"id": "P"}), "2": found({"id": "Q"})}, Layout.FILES)
+    await make(store, storage, "b", {"1": Made(how=MISSING), "2": Made(how=FAILED)}, Layout.FILES)
+    for key, first in ((("id",), Change.UNKNOWN), (("input.parcel",), Change.VANISHED), ((), Change.VANISHED)):
+        _, differences = await compared(store, storage, Question(key=key))
+        assert [one.change for one in differences] == [first, Change.UNKNOWN], key
+    _, differences = await compared(store, storage, Question(key=("input.parcel", "id")))
+    assert [one.change for one in differences] == [Change.UNKNOWN] * 2
+
+
+def test_of_items_that_share_a_key_all_must_be_gone() -> None:
+    with compare_table() as table:
+        table.add([], [], [WithoutRecord(("P",), True), WithoutRecord(("Q",), True), WithoutRecord(("R",), False)])
+        table.add([], [], [WithoutRecord(("P",), False), WithoutRecord(("Q",), True), WithoutRecord(("R",), True)])
+        table.close_intake()
+        assert [key for key in "PQRS" if table.has_no_record((key,))] == ["Q"]
+
+
 async def test_a_record_without_key_may_be_the_one_that_is_missed(store: Store, storage: ResultStorage) -> None:
     await make(store, storage, "a", {"1": found({"parcel": "1"}), "2": found({"parcel": "2"})}, Layout.FILES)
     await make(store, storage, "b", {"1": found({"parcel": "1"}), "2": found({"parcel": ""})}, Layout.FILES)
-    _, differences = await compared(store, storage)
+    summary, differences = await compared(store, storage)
+    assert summary.b.incomplete_because == "records without the key: 1"
     assert [(one.change, one.key) for one in differences] == [(Change.UNKNOWN, ("2",)), (Change.NO_KEY, ())]
 
 
@@ -172,6 +202,25 @@ async def test_a_key_may_have_parts_and_come_from_the_input(store: Store, storag
     summary, differences = await compared(store, storage, Question(key=("input.parcel", "n")))
     assert summary.same == 1
     assert [(one.change, one.key, one.fields) for one in differences] == [(Change.CHANGED, ("x", "2"), {"v": (1, 2)})]
+
+
+async def test_a_number_in_a_key_is_the_same_however_it_is_written(store: Store, storage: ResultStorage) -> None:
+    before = {"1": found({"k": 1}), "2": found({"k": 2.0}), "3": found({"k": 0.5}), "4": found({"k": True})}
+    after = {"1": found({"k": 1.0}), "2": found({"k": "2"}), "3": found({"k": 0.50}), "4": found({"k": True})}
+    await make(store, storage, "a", before, Layout.FILES)
+    await make(store, storage, "b", after, Layout.FILES)
+    summary, differences = await compared(store, storage, Question(key=("k",)))
+    assert (summary.same, differences) == (4, [])
+
+
+@pytest.mark.req("R6")
+async def test_a_version_is_not_compared_as_a_job(store: Store, storage: ResultStorage) -> None:
+    """A sample of it has few of the items, and would have all others vanish."""
+    await make(store, storage, "a", {"1": found({"v": 1}), "2": found({"v": 1})}, Layout.FILES)
+    await store.add_version("a")
+    await make(store, storage, "b", {"1": found({"v": 2})}, Layout.FILES, extracts="a")
+    with pytest.raises(BadInput, match="job 'b' is a version of 'a'; compare 'a', .*`swath jobs versions a`"):
+        await compared(store, storage, Question())
 
 
 @pytest.mark.req("R6")
@@ -239,6 +288,25 @@ async def test_json_and_csv_say_the_same(store: Store, storage: ResultStorage) -
     assert json.loads(b"".join(json_pieces(summary, [])))["differences"] == []
 
 
+@pytest.mark.req("R5")
+async def test_text_and_the_number_that_it_reads_like_are_told_apart(store: Store, storage: ResultStorage) -> None:
+    before = {"1": found({"n": 7, "b": True, "s": "7", "e": None, "o": 7, "t": "a"})}
+    await make(store, storage, "a", before, Layout.FILES)
+    after = {"1": found({"n": "7", "b": "true", "s": 7, "e": "", "o": "8", "t": "b"})}
+    await make(store, storage, "b", after, Layout.FILES)
+    summary, differences = await compared(store, storage, Question())
+    text = b"".join(csv_pieces(summary, differences)).decode()
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    assert {row["field"]: (row["before"], row["after"]) for row in rows} == {
+        "b": ("true", '"true"'),
+        "e": ("", '""'),
+        "n": ("7", '"7"'),
+        "o": ("7", "8"),
+        "s": ('"7"', "7"),
+        "t": ("a", "b"),
+    }
+
+
 VALUES = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "x", "y", "1", 1.0, 0.5])
 RECORDS = st.dictionaries(st.sampled_from(["k", "v", "w"]), VALUES, max_size=3)
 JOBS = st.dictionaries(
@@ -247,7 +315,9 @@ JOBS = st.dictionaries(
 
 
 def text_of(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def naive(a: Mapping[str, Made], b: Mapping[str, Made]) -> tuple[Counter[str], int]:
@@ -264,8 +334,7 @@ def naive(a: Mapping[str, Made], b: Mapping[str, Made]) -> tuple[Counter[str], i
         elif not before:
             told["new"] += 1
         elif not after:
-            missing = before[0][0] in b and b[before[0][0]].how == MISSING
-            told["vanished" if complete or missing else "unknown"] += 1
+            told["vanished" if complete else "unknown"] += 1
         else:
             names = ("v", "w")
             pairs = [(before[0][1].get(name), after[0][1].get(name)) for name in names]

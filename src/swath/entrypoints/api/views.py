@@ -15,6 +15,7 @@ from swath.domain.job import Job, JobStatus
 from swath.domain.layout import Layout
 from swath.domain.manifest import entry, entry_with_past
 from swath.domain.transitions import ItemState, JobState
+from swath.entrypoints.api.evidence_views import EvidenceView
 from swath.pipeline.results.evidence import Evidence
 from swath.web.address import shown
 
@@ -163,43 +164,6 @@ class ItemView(BaseModel):
     tries: dict[str, int]
     attempts: list[dict[str, Any]]
     artifacts: list[dict[str, Any]]
-
-
-class SourceView(BaseModel):
-    """A page of an item, and the stored file that has it; `sha256` is of the body as fetched."""
-
-    name: str
-    url: str
-    status: int
-    fetched_at: float
-    sha256: str
-    size: int
-    from_cache: bool
-    file: str | None
-    artifact: str | None
-
-
-class ValueView(BaseModel):
-    """One field of a record. `pages`: what the record was extracted from; `found_in`: where its text occurs."""
-
-    record: int
-    field: str
-    value: str | int | float | bool | None
-    pages: list[str]
-    found_in: list[str] | None
-
-
-class EvidenceView(BaseModel):
-    """From the values of the current version back to their pages. `damage`: files that cannot be read."""
-
-    version: int
-    scraper_id: str
-    scraper_version: str
-    generation: int
-    proxy_tier: str | None
-    pages: list[SourceView]
-    values: list[ValueView]
-    damage: list[str]
 
 
 class OneItemView(ItemView):

@@ -1,6 +1,7 @@
 """WARC records (ISO 28500, version 1.1), each a gzip member of its own. Pure: pages in, bytes out, and bodies back.
 
-Before: packing.py has the pages of a group. After: storage appends the bytes; `body_of` reads a page from its record.
+Before: packing.py has the pages of a group. After: storage appends the bytes; `body_of` reads a page from its record,
+`place_of` says where in a record it is, for who reads that in pieces.
 Bodies are kept decoded, so headers that speak of the wire are renamed as other archivers do; what somebody could log in
 with is masked, and what was sent in a body is not kept.
 """
@@ -13,14 +14,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from http import HTTPStatus
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from isal import isal_zlib
 
 from swath.domain.page import Page
 
-__all__ = ["GzipError", "RecordIds", "body_of", "info_record", "page_records"]
+__all__ = ["GzipError", "PagePlace", "RecordIds", "body_of", "info_record", "page_records", "place_of"]
 
 GzipError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 
@@ -43,6 +44,11 @@ _RESERVED: Final = "%/:?#[]@!$&'()*+,;=~-._"
 _URI: Final = re.compile(rf"[A-Za-z0-9{re.escape(_RESERVED)}]+")
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f\x85]+")
 _NOT_IN_NAMES: Final = re.compile(r"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
+_OF_A_PAGE: Final = re.compile(
+    rb"WARC/1\.1\r\nWARC-Type: (response|resource)\r\n.*\r\n"
+    rb"WARC-Payload-Digest: sha256:([0-9a-f]{64})\r\n.*\r\nContent-Length: ([0-9]+)",
+    re.DOTALL,
+)
 
 
 def info_record(software: str, about: str, ids: RecordIds) -> bytes:
@@ -84,18 +90,46 @@ def page_records(page: Page, digest: str, mark: str, ids: RecordIds) -> tuple[by
     return request, response
 
 
+class PagePlace(NamedTuple):
+    """Where in an unpacked record the body of a page is, and its SHA-256."""
+
+    start: int
+    size: int
+    sha256: str
+
+    @property
+    def end(self) -> int:
+        """The first byte behind it."""
+        return self.start + self.size
+
+
+def place_of(record: bytes) -> PagePlace | None:
+    """As the beginning of an unpacked record tells it; None where too little of that is there. Raises ValueError."""
+    head_end = record.find(_END)
+    if head_end < 0:
+        return None
+    found = _OF_A_PAGE.fullmatch(record, 0, head_end)
+    if found is None:
+        raise ValueError("it is no WARC record of a page")
+    start = block = head_end + len(_END)
+    end = block + int(found[3])
+    if found[1] == b"response":
+        answer_end = record.find(_END, block, end)
+        if answer_end < 0 and len(record) < end:
+            return None
+        if answer_end < 0:
+            raise ValueError("it holds no whole answer")
+        start = answer_end + len(_END)
+    return PagePlace(start, end - start, found[2].decode())
+
+
 def body_of(member: bytes) -> bytes:
     """The body of a page from its record. Raises ValueError and GzipError for what is none."""
     record = isal_zlib.decompress(member, _WBITS)
-    head, found, block = record.partition(_END)
-    if not found or not record.endswith(_END):
+    place = place_of(record)
+    if place is None or record[place.end :] != _END:
         raise ValueError("it is no whole WARC record")
-    block = block[: -len(_END)]
-    if b"\r\nWARC-Type: response\r\n" in head:
-        _, found, block = block.partition(_END)
-        if not found:
-            raise ValueError("it holds no whole answer")
-    return block
+    return record[place.start : place.end]
 
 
 def _member(headers: list[tuple[str, str]], block: bytes) -> bytes:

@@ -74,9 +74,7 @@ async def _newer(store: JobStore, status: JobStatus) -> Job:
     return status.job if newer_id == status.job.job_id else (await store.status(newer_id)).job
 
 
-async def _current(
-    store: JobStore, status: JobStatus, newer: Job, records: Sequence[ItemRecord]
-) -> list[CurrentItem]:
+async def _current(store: JobStore, status: JobStatus, newer: Job, records: Sequence[ItemRecord]) -> list[CurrentItem]:
     job, others = status.job, dict[int, ItemRecord]()
     other_id = newer.job_id if job.extracts is None else job.extracts
     if other_id != job.job_id:

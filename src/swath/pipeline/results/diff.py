@@ -16,15 +16,15 @@ import msgspec
 from swath.domain.attempt import Finding
 from swath.domain.errors import StoreDamaged
 from swath.domain.item import ItemRecord
-from swath.domain.job import JobStatus
+from swath.domain.job import Job, JobStatus
 from swath.domain.layout import file_of
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
-from swath.domain.versions import current_job_id
+from swath.domain.versions import is_read_from, version_of
 from swath.pipeline.finish.artifacts import DATA_FILE
 from swath.pipeline.results.bulk_read import contents_of_many, in_groups
+from swath.pipeline.results.current import current_at
 from swath.pipeline.results.flatten import Scalar, flatten
-from swath.pipeline.results.stored_pages import records_at
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
@@ -107,16 +107,17 @@ class _Pair(NamedTuple):
         return self.before.size + self.after.size
 
 
-async def compare_versions(
-    store: JobStore, storage: ResultStorage, status: JobStatus, version: int, version_job_id: str
-) -> Diff:
-    """Compares what a version's job has made with what readers of the job `status` get."""
-    diff = Diff(job_id=status.job.job_id, version=version, former_version=status.current_version)
+async def compare_versions(store: JobStore, storage: ResultStorage, status: JobStatus, made: Job) -> Diff:
+    """Compares what a version's job has made with what readers of the job `status` get. Items that have ended anew
+    since are left out: readers get those from version 1."""
+    diff = Diff(job_id=status.job.job_id, version=version_of(made) or 1, former_version=status.current_version)
     after_seq = 0
-    while after := await store.items(version_job_id, after_seq, BATCH_ITEMS):
-        before = await _former(store, status, [record.seq for record in after])
+    while after := await store.items(made.job_id, after_seq, BATCH_ITEMS):
+        before = await current_at(store, status, [record.seq for record in after])
         pairs = [
-            _Pair(before[record.seq], _Held.of(version_job_id, record)) for record in after if record.seq in before
+            _Pair(_Held.of(former.job.job_id, former.record), _Held.of(made.job_id, record))
+            for record in after
+            if (former := before.get(record.seq)) is not None and is_read_from(made, former.first)
         ]
         for group in in_groups((pair, pair.size) for pair in pairs):
             await _add_group(diff, storage, group)
@@ -144,16 +145,6 @@ async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
         return msgspec.json.decode(await storage.get(version_job_id, DIFF_KEY), type=Diff)
     except KeyError:
         return None
-
-
-async def _former(store: JobStore, status: JobStatus, seqs: Sequence[int]) -> dict[int, _Held]:
-    """Items as readers get them, with the job that has them: what a version lacks is as the first one has it."""
-    job_id, current_id = status.job.job_id, current_job_id(status)
-    found = {seq: _Held.of(job_id, record) for seq, record in (await records_at(store, job_id, seqs)).items()}
-    if current_id != job_id:
-        newer = await records_at(store, current_id, seqs)
-        found |= {seq: _Held.of(current_id, record) for seq, record in newer.items()}
-    return found
 
 
 async def _data(storage: ResultStorage, items: Sequence[_Held]) -> list[bytes | None]:

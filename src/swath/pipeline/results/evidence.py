@@ -12,18 +12,20 @@ from typing import Any, Final
 
 import msgspec
 
+from swath.domain.attempt import Finding
 from swath.domain.errors import BadInput, StoreDamaged
+from swath.domain.failure import Failure
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
 from swath.domain.layout import file_of
 from swath.domain.page import Page
 from swath.domain.result import Artifact
+from swath.domain.transitions import ItemState
 from swath.pipeline.finish.artifacts import DATA_FILE, METADATA_FILE, StoredPage, stored_in
 from swath.pipeline.finish.stored import contents
-from swath.pipeline.results.current import current_item
+from swath.pipeline.results.current import CurrentItem, current_item
 from swath.pipeline.results.flatten import Scalar, flatten
 from swath.pipeline.results.occurrence import can_occur, occurs, searchable
-from swath.pipeline.results.rows import CurrentItem
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
@@ -63,13 +65,19 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the current version. `proxy_tier` is the dearest way out of the attempt that fetched the pages; `damage` says
-    which files cannot be read, one line each."""
+    """Of the current version: how it has ended there, and its values. `job_id` is the job that has the pages, and
+    `generation` that in which it fetched them, None if it has fetched others since; `proxy_tier` is the dearest way out
+    of the attempt that did. `damage` says which files cannot be read, one line each."""
 
     version: int
     scraper_id: str
     scraper_version: str
-    generation: int
+    state: ItemState
+    outcome: Finding | None
+    failure: Failure | None
+    reason: str | None
+    job_id: str
+    generation: int | None
     proxy_tier: str | None
     pages: tuple[Source, ...] = ()
     values: tuple[Value, ...] = ()
@@ -79,17 +87,22 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 async def evidence_of(store: JobStore, storage: ResultStorage, status: JobStatus, item_id: str) -> Evidence:
     """Raises UnknownName when the job has no such item. What is damaged is told, and hides nothing else."""
     item = await current_item(store, status, item_id)
-    job_id, first = status.job.job_id, item.first
-    files, damage = await _files(storage, job_id, first, METADATA_FILE, pages=True)
+    record, fetched = item.record, item.fetched
+    files, damage = await _files(storage, item.first_job_id, item.first, METADATA_FILE, pages=True)
     stored = stored_in(files[METADATA_FILE]).pages if METADATA_FILE in files else ()
-    data, no_data = await _files(storage, item.job.job_id, item.record, DATA_FILE)
+    data, no_data = await _files(storage, item.job.job_id, record, DATA_FILE)
     values = await asyncio.to_thread(_values, data.get(DATA_FILE), stored, files)
     return Evidence(
         version=item.version,
         scraper_id=item.job.scraper_id,
-        scraper_version=item.record.scraper_version,
-        generation=first.generation,
-        proxy_tier=first.attempts[-1].proxy_tier if first.attempts else None,
+        scraper_version=record.scraper_version,
+        state=record.state,
+        outcome=record.finding,
+        failure=record.failure,
+        reason=record.reason,
+        job_id=item.first_job_id,
+        generation=None if fetched is None else fetched.generation,
+        proxy_tier=fetched.attempts[-1].proxy_tier if fetched and fetched.attempts else None,
         pages=tuple(_source(item, page) for page in stored),
         values=values,
         damage=(*damage, *no_data),

@@ -1,6 +1,6 @@
 """A job's results as the files layout has them (R1), in a folder, from either layout and in the current version.
 
-Before: rows.py walks the items. After: export.py gives the folder its name. A job in the files layout gives the same
+Before: current.py walks the items. After: export.py gives the folder its name. A job in the files layout gives the same
 bytes that it stored.
 """
 
@@ -13,13 +13,14 @@ from pathlib import Path
 
 import msgspec
 
+from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
 from swath.domain.keys import encode, page_name
 from swath.domain.result import Artifact
 from swath.pipeline.finish.artifacts import DATA_FILE, METADATA_FILE, json_of, page_file
 from swath.pipeline.finish.manifests import item_key, line_of
 from swath.pipeline.results.bulk_read import contents_of_many, in_groups
-from swath.pipeline.results.rows import CurrentItem, current_items
+from swath.pipeline.results.current import CurrentItem, current_items
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
@@ -32,7 +33,7 @@ async def write_item_files(
     """Writes everything, some items at a time; tells of each group how many items and how many bytes it had."""
     async for items in current_items(store, status):
         for group in in_groups((item, _size(item)) for item in items):
-            files = await _plain_files(storage, status.job.job_id, group)
+            files = await _plain_files(storage, group)
             size = await asyncio.to_thread(_write_group, folder, group, files)
             yield len(group), size
 
@@ -41,18 +42,25 @@ def _size(item: CurrentItem) -> int:
     return sum(artifact.size for artifact in item.first.artifacts)
 
 
-async def _plain_files(storage: ResultStorage, job_id: str, items: Sequence[CurrentItem]) -> list[dict[str, bytes]]:
+async def _plain_files(storage: ResultStorage, items: Sequence[CurrentItem]) -> list[dict[str, bytes]]:
     """Pages and downloads are those of version 1; what was read from them is that of the item's version."""
-    first = [(item.first.item_id, item.first.artifacts) for item in items]
-    files = await contents_of_many(storage, job_id, first)
+    files = await _read(storage, [(item.first_job_id, item.first) for item in items])
     newer = [at for at, item in enumerate(items) if item.version > 1]
-    if newer:
-        wanted = [(items[at].record.item_id, items[at].record.artifacts) for at in newer]
-        contents = await contents_of_many(storage, items[newer[0]].job.job_id, wanted)
-        for at, found in zip(newer, contents, strict=True):
-            read = {DATA_FILE, METADATA_FILE}
-            files[at] = {name: data for name, data in files[at].items() if name not in read} | found
+    read = await _read(storage, [(items[at].job.job_id, items[at].record) for at in newer])
+    for at, found in zip(newer, read, strict=True):
+        kept = {name: data for name, data in files[at].items() if name not in (DATA_FILE, METADATA_FILE)}
+        files[at] = kept | found
     return files
+
+
+async def _read(storage: ResultStorage, wanted: Sequence[tuple[str, ItemRecord]]) -> list[dict[str, bytes]]:
+    """All files of these items, each out of the job that has it."""
+    found: dict[int, dict[str, bytes]] = {}
+    for job_id in dict.fromkeys(job_id for job_id, _ in wanted):
+        here = [(at, record) for at, (owner, record) in enumerate(wanted) if owner == job_id]
+        contents = await contents_of_many(storage, job_id, [(one.item_id, one.artifacts) for _, one in here])
+        found |= {at: files for (at, _), files in zip(here, contents, strict=True)}
+    return [found[at] for at in range(len(wanted))]
 
 
 def _write_group(folder: Path, items: Sequence[CurrentItem], plain: Sequence[dict[str, bytes]]) -> int:

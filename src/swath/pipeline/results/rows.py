@@ -1,7 +1,7 @@
 """The records of a job with where each comes from, in order of `seq` and a bounded number at a time.
 
-Before: the job has results, in either layout and in one or more versions. After: export and comparison. An item that
-the current version does not have, because there was no page to read again, keeps what version 1 has of it.
+Before: the job has results, in either layout, and current.py says which version of each item counts. After: export and
+comparison.
 """
 
 from __future__ import annotations
@@ -13,36 +13,23 @@ from typing import Any, Final
 import msgspec
 
 from swath.domain.errors import StoreDamaged
-from swath.domain.item import ItemRecord
-from swath.domain.job import Job, JobStatus
+from swath.domain.job import JobStatus
 from swath.domain.layout import file_of
 from swath.domain.result import Artifact
-from swath.domain.versions import current_job_id
 from swath.pipeline.finish.artifacts import DATA_FILE, METADATA_FILE, StoredPage, stored_in
 from swath.pipeline.results.bulk_read import contents_of_many, in_groups
+from swath.pipeline.results.current import CurrentItem, current_item, current_items
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["CurrentItem", "Row", "RowBatch", "current_items", "rows_of"]
+__all__ = ["Row", "RowBatch", "rows_of"]
 
-BATCH_ITEMS: Final = 500
 BATCH_ROWS: Final = 1_000
 GROUP_BYTES: Final = 2 << 20  # of stored records held at once, of which no more than a batch is decoded
 _FILES: Final = (DATA_FILE, METADATA_FILE)
 
-
-class CurrentItem(msgspec.Struct, frozen=True):
-    """An item as the current version has it. `record` belongs to `job`; `first` is the same item in version 1, which
-    has its input and its pages."""
-
-    job: Job
-    version: int
-    record: ItemRecord
-    first: ItemRecord
-
-
 _Wanted = tuple[CurrentItem, list[Artifact]]  # with those of its artifacts that a row is made of
-_Read = tuple[CurrentItem, dict[str, bytes]]  # with the contents of these
+_Loaded = tuple[CurrentItem, dict[str, bytes]]  # with the contents of these
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -59,7 +46,7 @@ class Row(msgspec.Struct, frozen=True):
     def provenance(self) -> dict[str, Any]:
         """Where the record comes from, by plain names; `input` as it was given, times in UTC. Which of several pages a
         record was read from is not known, so all are named."""
-        record, first = self.item.record, self.item.first
+        record, fetched = self.item.record, self.item.fetched
         failure = record.failure
         return {
             "job_id": self.item.job.extracts or self.item.job.job_id,
@@ -72,13 +59,13 @@ class Row(msgspec.Struct, frozen=True):
             "failure": None if failure is None else f"{failure.kind.value}: {failure.message}",
             "scraper_id": self.item.job.scraper_id,
             "scraper_version": record.scraper_version,
-            "proxy_tier": first.attempts[-1].proxy_tier if first.attempts else None,
-            "generation": first.generation,
+            "proxy_tier": fetched.attempts[-1].proxy_tier if fetched and fetched.attempts else None,
+            "generation": None if fetched is None else fetched.generation,
             "pages": [
                 {"name": page.name, "url": page.url, "sha256": page.sha256, "fetched_at": _utc(page.fetched_at)}
                 for page in self.pages
             ],
-            "input": first.input,
+            "input": record.input,
         }
 
 
@@ -100,48 +87,18 @@ async def rows_of(
     async for items in current_items(store, status):
         for group in in_groups(((one, _size(one)) for one in map(_with_files, items)), GROUP_BYTES):
             try:
-                read = await _read(storage, group)
+                loaded = await _read(storage, group)
             except StoreDamaged:  # perhaps some of them have ended anew since we knew of them
-                read = await _read(storage, await _anew(store, group))
-            for batch in _batches(read, everything=everything):
+                loaded = await _read(storage, await _anew(store, status, group))
+            for batch in _batches(loaded, everything=everything):
                 yield batch
 
 
-async def current_items(
-    store: JobStore, status: JobStatus, batch_items: int = BATCH_ITEMS
-) -> AsyncGenerator[list[CurrentItem], None]:
-    """All items of a job as its current version has them."""
-    job_id, newer_id, after = status.job.job_id, current_job_id(status), 0
-    newer = status.job if newer_id == job_id else (await store.status(newer_id)).job
-    while records := await store.items(job_id, after, batch_items):
-        known = {}
-        if newer is not status.job:
-            known = await _between(store, newer_id, after, records[-1].seq)
-        yield [
-            CurrentItem(newer, status.current_version, known[record.seq], record)
-            if record.seq in known
-            else CurrentItem(status.job, 1, record, record)
-            for record in records
-        ]
-        after = records[-1].seq
+async def _anew(store: JobStore, status: JobStatus, items: Sequence[_Wanted]) -> list[_Wanted]:
+    return [_with_files(await current_item(store, status, item.record.item_id)) for item, _ in items]
 
 
-async def _between(store: JobStore, job_id: str, after: int, last: int) -> dict[int, ItemRecord]:
-    found: dict[int, ItemRecord] = {}
-    while after < last and (records := await store.items(job_id, after, min(BATCH_ITEMS, last - after))):
-        found |= {record.seq: record for record in records if record.seq <= last}
-        after = records[-1].seq
-    return found
-
-
-async def _anew(store: JobStore, items: Sequence[_Wanted]) -> list[_Wanted]:
-    return [
-        _with_files(msgspec.structs.replace(item, record=await store.item(item.job.job_id, item.record.item_id)))
-        for item, _ in items
-    ]
-
-
-async def _read(storage: ResultStorage, items: Sequence[_Wanted]) -> list[_Read]:
+async def _read(storage: ResultStorage, items: Sequence[_Wanted]) -> list[_Loaded]:
     """Items of a version and of version 1 lie in different jobs."""
     found: dict[str, dict[str, bytes]] = {}
     for job_id in dict.fromkeys(item.job.job_id for item, _ in items):
@@ -160,10 +117,10 @@ def _size(wanted: _Wanted) -> int:
     return sum(artifact.size for artifact in wanted[1])
 
 
-def _batches(read: Sequence[_Read], *, everything: bool) -> Iterator[RowBatch]:
+def _batches(loaded: Sequence[_Loaded], *, everything: bool) -> Iterator[RowBatch]:
     rows: list[Row] = []
     items = 0
-    for item, files in read:
+    for item, files in loaded:
         for row in _rows_of(item, files, everything):
             if len(rows) == BATCH_ROWS:
                 yield RowBatch(rows, items)

@@ -7,6 +7,7 @@ its end the diff is written, and readers get the new version if it lacks nothing
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
@@ -17,8 +18,10 @@ from swath.domain.layout import Layout
 from swath.domain.policy import CircuitBreaker, ExecutionPolicy, Keep, Retries, Throttling
 from swath.domain.transitions import JobState
 from swath.domain.versions import (
+    GENERATION_LABEL,
     SAMPLE_LABEL,
     SCRAPER_VERSION_LABEL,
+    SOURCE_LABEL,
     VERSION_LABEL,
     check_version,
     is_sample,
@@ -27,7 +30,7 @@ from swath.domain.versions import (
     version_of,
 )
 from swath.kit.scraper import HttpScraper
-from swath.pipeline.results.diff import DIFF_KEY, compare_versions
+from swath.pipeline.results.diff import DIFF_KEY, compare_versions, read_diff
 from swath.pipeline.results.version_load import next_with_pages
 from swath.ports.job_control import JobControl
 from swath.ports.job_store import JobStore
@@ -49,10 +52,12 @@ class VersionStore(JobStore, JobControl, Protocol):
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """By which scraper, from the file `source` if it is not installed; of how many items, if not of all."""
+    """By which scraper, from the file `source` with that hash if it is not installed; of how many items, if not of
+    all."""
 
     scraper: HttpScraper
     source: str | None = None
+    source_sha256: str | None = None
     sample: int | None = None
     concurrency: int | None = None
 
@@ -86,8 +91,7 @@ async def begin_version(store: VersionStore, now: float, job_id: str, wish: Wish
     if await next_with_pages(store, job_id, 0) is None:
         told = "its policy may have said `keep: data`, or none of its items got so far"
         raise BadInput(f"job {job_id!r} has no stored pages to read again: {told}")
-    number = await store.add_version(job_id)
-    made = await store.submit(_order(status.job, number, wish, now))
+    made = await store.submit(_order(status, await _free_number(store, job_id), wish, now))
     try:
         deleted = (await store.status(job_id)).deleting
     except UnknownName:
@@ -98,17 +102,49 @@ async def begin_version(store: VersionStore, now: float, job_id: str, wish: Wish
     return made
 
 
+async def _free_number(store: VersionStore, job_id: str) -> int:
+    """The next one of which nobody has a job with that name."""
+    while True:
+        number = await store.add_version(job_id)
+        try:
+            await store.status(version_job_id(job_id, number))
+        except UnknownName:
+            return number
+
+
 async def _unfinished(store: JobStore, status: JobStatus, wish: Wish) -> JobStatus | None:
+    """Raises Conflict when going on with it would make one version of two different things."""
     for version in reversed(await versions_of(store, status)):
-        made, like = version.status, _order(status.job, version.number, wish, 0.0)
-        same = (made.job.scraper_id, made.job.scraper_source, made.job.labels)
-        if not made.state.terminal and same == (like.scraper_id, like.scraper_source, like.labels):
+        made, like = version.status, _order(status, version.number, wish, 0.0)
+        same = (made.job.scraper_id, made.job.scraper_source) == (like.scraper_id, like.scraper_source)
+        if made.state.terminal or made.deleting or not same:
+            continue
+        other = {name for name, _ in made.job.labels.items() ^ like.labels.items()}
+        if not other:
             return made
+        if other <= {SOURCE_LABEL, GENERATION_LABEL}:
+            raise _refusal(status, made, version.number, wish if SOURCE_LABEL in other else None)
     return None
 
 
-def _order(job: Job, number: int, wish: Wish, now: float) -> Job:
-    labels = {VERSION_LABEL: str(number), SCRAPER_VERSION_LABEL: wish.scraper.version}
+def _refusal(status: JobStatus, made: JobStatus, number: int, changed: Wish | None) -> Conflict:
+    """Of one whose scraper was `changed` since, or whose pages were."""
+    cancel = f"cancel {made.job.job_id}"
+    if changed is not None and changed.source is not None:
+        file = Path(changed.source).name
+        return Conflict(f"{file} has changed since version {number} was begun; raise its version, or {cancel}")
+    return Conflict(f"items of job {status.job.job_id!r} ran again since version {number} was begun; {cancel} first")
+
+
+def _order(status: JobStatus, number: int, wish: Wish, now: float) -> Job:
+    job = status.job
+    labels = {
+        VERSION_LABEL: str(number),
+        SCRAPER_VERSION_LABEL: wish.scraper.version,
+        GENERATION_LABEL: str(status.generation),
+    }
+    if wish.source_sha256 is not None:
+        labels[SOURCE_LABEL] = wish.source_sha256
     if wish.sample is not None:
         labels[SAMPLE_LABEL] = str(wish.sample)
     policy = ExecutionPolicy(
@@ -182,7 +218,8 @@ class VersionEnd:
         self._storage = storage
 
     async def __call__(self, status: JobStatus, state: JobState) -> None:
-        """Writes the diff; then readers get the version, if nobody would miss anything."""
+        """Writes the diff; then readers get the version, if nobody would miss anything. They do not when items of it
+        have run again: which version they get has been decided by then, perhaps by a person."""
         job, number = status.job, version_of(status.job)
         if job.extracts is None or number is None:
             return
@@ -190,11 +227,23 @@ class VersionEnd:
             scraped = await self._store.status(job.extracts)
         except UnknownName:
             return
-        if scraped.current_version == number:  # whoever came so far before has died since, or it has run once more
-            return
-        diff = await compare_versions(self._store, self._storage, scraped, number, job.job_id)
+        again = status.generation > 1
+        if scraped.current_version == number:
+            if not again:  # whoever came so far before has died since
+                return
+            scraped = await self._as_before(scraped, job)
+        diff = await compare_versions(self._store, self._storage, scraped, job)
         await self._storage.put(job.job_id, {DIFF_KEY: msgspec.json.encode(diff)})
         ran = state in (JobState.COMPLETED, JobState.PARTIALLY_COMPLETED)
-        if ran and not diff.loses_records and not is_sample(job):
+        if ran and not again and not diff.loses_records and not is_sample(job):
             with contextlib.suppress(Conflict, UnknownName):  # it is being deleted
                 await self._store.set_current(job.extracts, number)
+
+    async def _as_before(self, scraped: JobStatus, job: Job) -> JobStatus:
+        """The scraped job with the version that readers got before this one; with the first, if that is gone."""
+        with contextlib.suppress(msgspec.MsgspecError):  # it is written anew in any case
+            diff = await read_diff(self._storage, job.job_id)
+            former = 1 if diff is None else diff.former_version
+            if former > 1 and await _version(self._store, scraped.job.job_id, former) is not None:
+                return msgspec.structs.replace(scraped, current_version=former)
+        return msgspec.structs.replace(scraped, current_version=1)

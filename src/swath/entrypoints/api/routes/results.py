@@ -183,8 +183,8 @@ async def download(
     version."""
     services, job, wanted = controller.services, segment_text(job_id), segment_text(item_id)
     item = await current_item(services.store, await services.store.status(job), wanted)
-    of_version = artifact in _OF_A_VERSION
-    owner, record = (item.job.job_id, item.record) if of_version else (job, item.first)
+    read_here = item.job.job_id == job or artifact in _OF_A_VERSION
+    owner, record = (item.job.job_id, item.record) if read_here else (job, item.first)
     found = find_artifact(record, artifact)
     if found is None:
         told = f"item {wanted!r} has no artifact {artifact!r}"

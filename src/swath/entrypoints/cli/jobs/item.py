@@ -8,12 +8,14 @@ import json
 import click
 import msgspec
 
-from swath.domain.attempt import Attempt, Ended
+from swath.domain.attempt import Attempt, Finding
 from swath.domain.errors import UnknownName
+from swath.domain.failure import Failure
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job
 from swath.domain.layout import PackedAt
 from swath.domain.manifest import entry_with_past
+from swath.domain.transitions import ItemState
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.jobs.opened import Jobs, open_jobs
 from swath.entrypoints.cli.output import print_json
@@ -39,7 +41,7 @@ async def show_item(settings: Settings, job_id: str, item_id: str, field: str | 
         return ExitCode.COMPLETE
     if field is None:
         _tell(record, job, jobs)
-    _tell_evidence(evidence)
+    _tell_evidence(evidence, job_id)
     return ExitCode.COMPLETE
 
 
@@ -51,22 +53,30 @@ def _only(evidence: Evidence, field: str) -> Evidence:
     return msgspec.structs.replace(evidence, values=values)
 
 
-def _tell_evidence(evidence: Evidence) -> None:
+def _tell_evidence(evidence: Evidence, job_id: str) -> None:
+    elsewhere = "" if evidence.job_id == job_id else f" of job {evidence.job_id}"
     for page in evidence.pages:
         cached = ", from the cache" if page.from_cache else ""
         _line(f"page {page.name}", f"{page.url} ({page.status}, {_moment(page.fetched_at)}{cached})")
         _line("  sha256", page.sha256)
-        _line("  stored", page.artifact or "not kept")
-    if evidence.values:
-        by = f"{evidence.scraper_id} {evidence.scraper_version}".rstrip()
-        way = "" if evidence.proxy_tier is None else f", proxy {evidence.proxy_tier}"
-        _line("record", f"version {evidence.version}, by {by}, generation {evidence.generation}{way}")
+        _line("  stored", "not kept" if page.artifact is None else f"{page.artifact}{elsewhere}")
+    _line("record", _made(evidence))
     several = evidence.values and evidence.values[-1].record > 1
     for value in evidence.values:
         number = f"{value.record}: " if several else ""
         _line("value", f"{number}{value.field} = {_short(value.value)} ({_from(value)})")
     for damage in evidence.damage:
         _line("damage", damage)
+
+
+def _made(evidence: Evidence) -> str:
+    """Which version it is of, and by whom; how that has ended, where it has no values."""
+    words = [f"version {evidence.version}", f"by {evidence.scraper_id} {evidence.scraper_version}".rstrip()]
+    words += [f"generation {evidence.generation}"] if evidence.generation else []
+    words += [] if evidence.proxy_tier is None else [f"proxy {evidence.proxy_tier}"]
+    by = ", ".join(words)
+    ended = _how(evidence.state, evidence.outcome, evidence.reason, evidence.failure)
+    return by if evidence.values else f"{by}: {ended}"
 
 
 def _from(value: Value) -> str:
@@ -101,8 +111,10 @@ def _tell(record: ItemRecord, job: Job, jobs: Jobs) -> None:
         size = "" if PackedAt.of(artifact.key) else f" ({artifact.size:,} bytes)"
         _line("artifact", place + size)
     for past in record.earlier:
-        _line(f"generation {past.generation}", f"{_ended(past.end)}, {_moment(past.ended_at)}")
-        for number, attempt in enumerate(past.end.attempts, start=1):
+        end = past.end
+        ended = _how(end.state, end.finding, end.reason, end.failure)
+        _line(f"generation {past.generation}", f"{ended}, {_moment(past.ended_at)}")
+        for number, attempt in enumerate(end.attempts, start=1):
             _line(f"  attempt {number}", _tried(attempt))
 
 
@@ -112,18 +124,15 @@ def _line(what: str, text: str) -> None:
 
 
 def _stands(record: ItemRecord) -> str:
-    words = [record.state.value]
-    words += [str(word) for word in (record.finding, record.reason) if word is not None]
-    if record.failure is not None:
-        words.append(f"{record.failure.kind}: {record.failure.message}")
+    words = [_how(record.state, record.finding, record.reason, record.failure)]
     if record.ended_at is not None:
         words.append(f"generation {record.generation}, {_moment(record.ended_at)}")
     return ", ".join(words)
 
 
-def _ended(end: Ended) -> str:
-    words = [end.state.value, *(str(word) for word in (end.finding, end.reason) if word is not None)]
-    return ", ".join(words if end.failure is None else [*words, f"{end.failure.kind}: {end.failure.message}"])
+def _how(state: ItemState, finding: Finding | None, reason: str | None, failure: Failure | None) -> str:
+    words = [state.value, *(str(word) for word in (finding, reason) if word is not None)]
+    return ", ".join(words if failure is None else [*words, f"{failure.kind}: {failure.message}"])
 
 
 def _tried(attempt: Attempt) -> str:

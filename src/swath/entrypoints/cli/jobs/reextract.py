@@ -6,6 +6,7 @@ After: `swath jobs versions` and `swath jobs use`, in versions.py. The same comm
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,9 +17,9 @@ import msgspec
 from swath.bootstrap import Services, make_registry, open_services
 from swath.domain.errors import BadInput
 from swath.domain.job import JobStatus
-from swath.domain.versions import is_sample, version_of
+from swath.domain.versions import version_of
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
-from swath.entrypoints.cli.jobs.versions import diff_json, tell_diff
+from swath.entrypoints.cli.jobs.versions import diff_json, tell_diff, tell_readers
 from swath.entrypoints.cli.output import command, describe, print_json, status_json
 from swath.entrypoints.cli.processes import keep_workers
 from swath.entrypoints.cli.progress import Display, watching
@@ -67,7 +68,13 @@ async def reextract_job(settings: Settings, job_id: str, asked: Asked, *, as_jso
 
 async def _loaded(services: Services, registry: Registry, job_id: str, asked: Asked, display: Display) -> JobStatus:
     scraper, source = scraper_of(registry, asked.scraper)
-    wish = Wish(scraper=scraper, source=source, sample=asked.sample, concurrency=asked.concurrency)
+    wish = Wish(
+        scraper=scraper,
+        source=source,
+        source_sha256=None if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest(),
+        sample=asked.sample,
+        concurrency=asked.concurrency,
+    )
     status = await begin_version(services.store, services.clock.now(), job_id, wish)
     status = await load_version(services.store, status, display.loading)
     await announce(services.queue, services.clock, status)
@@ -115,12 +122,4 @@ def _tell(services: Services, scraped: JobStatus, made: JobStatus, diff: Diff | 
         tell_diff(diff)
     click.echo(f"results:  {services.storage.location(made.job.job_id)}")
     click.echo(f"check it: {command('jobs', 'verify', made.job.job_id)}")
-    former = 1 if diff is None else diff.former_version
-    if _is_current(scraped, made):
-        back = command("jobs", "use", job_id, "--version", str(former))
-        click.echo(f"readers get version {number} from now on; to go back: {back}")
-    elif is_sample(made.job):
-        click.echo(f"a sample never replaces all results; readers still get version {scraped.current_version}")
-    else:
-        use = command("jobs", "use", job_id, "--version", str(number))
-        click.echo(f"it lacks records, so readers still get version {scraped.current_version}; to use it: {use}")
+    tell_readers(scraped, made, diff)

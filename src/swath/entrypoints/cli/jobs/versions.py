@@ -14,14 +14,15 @@ import msgspec
 
 from swath.bootstrap import Services, open_services
 from swath.domain.errors import BadInput
-from swath.domain.versions import check_version, version_job_id
+from swath.domain.job import JobStatus
+from swath.domain.versions import check_version, is_sample, version_job_id, version_of
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.output import command, counted, print_json, print_table
 from swath.pipeline.results.diff import DIFF_KEY, Diff, Example, FieldDiff, read_diff
 from swath.pipeline.results.versions import Version, use_version, versions_of
 from swath.settings import Settings
 
-__all__ = ["diff_json", "show_versions", "tell_diff", "use_job_version"]
+__all__ = ["diff_json", "show_versions", "tell_diff", "tell_readers", "use_job_version"]
 
 _CHANGES = ("filled", "changed", "lost")
 
@@ -30,10 +31,13 @@ async def use_job_version(settings: Settings, job_id: str, number: int, *, as_js
     """Moves the pointer."""
     async with open_services(settings) as services:
         status = await use_version(services.store, job_id, number)
+        diff = await read_diff(services.storage, version_job_id(job_id, number)) if number > 1 else None
     if as_json:
         print_json({"job_id": job_id, "versions": status.versions, "current_version": status.current_version})
     else:
         click.echo(f"readers of job {job_id} get version {status.current_version} from now on")
+        for line in [] if diff is None else _gone(diff):
+            click.echo(line)
     return ExitCode.COMPLETE
 
 
@@ -43,7 +47,7 @@ async def show_versions(settings: Settings, job_id: str, number: int | None, *, 
         status = await services.store.status(job_id)
         if number is not None:
             check_version(job_id, number, status.versions)
-            return await _show_diff(services, job_id, number, as_json=as_json)
+            return await _show_diff(services, status, number, as_json=as_json)
         found = await versions_of(services.store, status)
         if as_json:
             print_json([_version_json(services, version) for version in found])
@@ -53,15 +57,20 @@ async def show_versions(settings: Settings, job_id: str, number: int | None, *, 
         [_row(version) for version in found],
         shorten=("job", "scraper"),
     )
-    if len(found) > 1:
-        click.echo(f"what is different: {command('jobs', 'versions', job_id, '--diff', str(found[-1].number))}")
+    compared = [one.number for one in found if one.number > 1 and one.status.state.terminal]
+    if compared:
+        click.echo(f"what is different: {command('jobs', 'versions', job_id, '--diff', str(compared[-1]))}")
     return ExitCode.COMPLETE
 
 
-async def _show_diff(services: Services, job_id: str, number: int, *, as_json: bool) -> ExitCode:
-    diff = await read_diff(services.storage, version_job_id(job_id, number))
+async def _show_diff(services: Services, status: JobStatus, number: int, *, as_json: bool) -> ExitCode:
+    job_id = status.job.job_id
+    made = {one.number: one.status for one in await versions_of(services.store, status)}.get(number)
+    diff = None if made is None or number == 1 else await read_diff(services.storage, made.job.job_id)
     if diff is None:
-        raise BadInput(f"there is no diff of version {number} of job {job_id!r}: it is the first, or has not ended")
+        why = "it is not there any more" if made is None else f"it is {made.state}"
+        why = "it is the first" if number == 1 else why
+        raise BadInput(f"there is no diff of version {number} of job {job_id!r}: {why}")
     if as_json:
         print_json(diff_json(diff))
     else:
@@ -124,17 +133,41 @@ def tell_diff(diff: Diff) -> None:
         for what in _CHANGES:
             for one in field.examples.get(what, ()):
                 click.echo(f"  {name} {what}: {_plain(one.item_id)}: {_change(one)}")
-    for why, items in sorted(diff.gone.items()):
-        some = ", ".join(_plain(one.item_id) for one in diff.gone_examples.get(why, ()))
-        click.echo(
-            f"{counted(items, 'item')} had a record and {'has' if items == 1 else 'have'} none now ({why}): {some}"
-        )
+    for line in _gone(diff):
+        click.echo(line)
     if diff.gained:
         click.echo(f"{counted(diff.gained, 'item')} had no record before")
     if diff.unreadable:
         click.echo(
             f"{counted(diff.unreadable, 'item')} could not be compared: see `{command('jobs', 'verify', diff.job_id)}`"
         )
+
+
+def tell_readers(scraped: JobStatus, made: JobStatus, diff: Diff | None) -> None:
+    """Which version of the job's results readers get now that this one has ended, and how to change that."""
+    job_id, number, current = scraped.job.job_id, version_of(made.job), scraped.current_version
+    still = f"readers still get version {current}"
+    use = f"to use it: {command('jobs', 'use', job_id, '--version', str(number))}"
+    if current == number:
+        back = command("jobs", "use", job_id, "--version", str(1 if diff is None else diff.former_version))
+        click.echo(f"readers get version {number} from now on; to go back: {back}")
+    elif is_sample(made.job):
+        click.echo(f"a sample never replaces all results; {still}")
+    elif made.counts.success == made.counts.not_found:
+        click.echo(f"it has no records, so {still}")
+    elif diff is not None and diff.loses_records:
+        click.echo(f"it lacks records, so {still}; {use}")
+    else:
+        click.echo(f"{still}; {use}")
+
+
+def _gone(diff: Diff) -> list[str]:
+    """What readers of the version miss that they had in the one before it."""
+    return [
+        f"{counted(items, 'item')} had a record and {'has' if items == 1 else 'have'} none now ({why}): "
+        + ", ".join(_plain(one.item_id) for one in diff.gone_examples.get(why, ()))
+        for why, items in sorted(diff.gone.items())
+    ]
 
 
 def _numbers(field: FieldDiff) -> tuple[str, ...]:

@@ -1,0 +1,43 @@
+"""R7: what `swath jobs compare` says to people, and what it does not take."""
+
+from __future__ import annotations
+
+import pytest
+
+from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.store import MemoryStore
+from swath.domain.errors import BadInput
+from swath.domain.layout import Layout
+from swath.entrypoints.cli.jobs import compare
+from swath.entrypoints.cli.jobs.compare import Wanted
+from swath.pipeline.results.compare import Comparison
+from swath.pipeline.results.compare_report import Question
+from swath.pipeline.results.compare_table import compare_table
+from swath.testing.clock import FakeClock
+from tests.pipeline.making import Made, make_job
+
+pytestmark = pytest.mark.req("R7")
+
+
+@pytest.mark.req("C2")
+@pytest.mark.parametrize("other", ["csv", "table"])
+def test_two_formats_at_once_are_refused(other: str) -> None:
+    with pytest.raises(BadInput, match=f"--json and --format {other} do not go together"):
+        _ = Wanted(as_json=True, format=other).chosen
+    assert Wanted(as_json=True, format="json").chosen == "json"
+
+
+async def test_the_table_says_why_a_completed_job_is_not_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    store, storage, clock = MemoryStore(FakeClock()), MemoryResults(), FakeClock()
+    before = {"1": Made(data={"k": "x", "n": 7}), "2": Made(data={"k": "y"}), "3": Made(data={})}
+    await make_job(store, storage, clock, before, "ca", Layout.FILES)
+    after = {"1": Made(data={"k": "x", "n": "7"}), "2": Made(data={}), "4": Made(data={"k": "z"})}
+    await make_job(store, storage, clock, after, "cb", Layout.FILES)
+    with compare_table() as table:
+        comparison = Comparison(store, storage, table, Question(key=("k",)))
+        await comparison.load((await store.status("ca"), await store.status("cb")), lambda items: None)
+        compare._tell(comparison, "table", None, Wanted())
+    told = capsys.readouterr().out
+    assert "\njob ca is not complete (records without the key: 1): what is new may have been there before\n" in told
+    assert "\njob cb is not complete (records without the key: 1): what it lacks may be there all the same" in told
+    assert ["changed", "x", "n", "7", '"7"'] in [line.split() for line in told.splitlines()]
