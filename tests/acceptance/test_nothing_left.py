@@ -11,7 +11,7 @@ from tests.acceptance.conftest import Shell
 pytestmark = pytest.mark.req("R2", "R6", "J5")
 
 PLANTED = "planted-5f0e7a"
-SCRAPER = '''
+SCRAPER = """
 from swath import HttpScraper, Input, Output, Page, WebPage, scraper
 
 
@@ -29,7 +29,7 @@ class Planter(HttpScraper):
 
     def extract(self, pages):
         return {"word": pages.main.text_of("p", "")}
-'''
+"""
 
 
 def places_of(value: str, folder: Path) -> list[str]:

@@ -68,6 +68,10 @@ def test_a_value_leads_to_its_page(two_jobs: Shell) -> None:
     assert '\nvalue:         owner = "ANN" (found in html)\n' in told
     assert "\nvalue:         tax.due = 17 (found in bill)\n" in told
     assert '\nvalue:         from = "site" (from html, bill)\n' in told
+    assert "mock:bill (200, 1970" not in told, "a page without a time is of its attempt"
+    files = [line for line in told.splitlines() if line.startswith("artifact:")]
+    assert len(files) == 4
+    assert all(("bytes)" in line) is ("/packs/" not in line) for line in files), "a line of a pack is no file"
     only = two_jobs.swath("jobs", "item", "a", "100", "--field", "tax", "--json")
     evidence = json.loads(only.stdout)["evidence"]
     assert [(one["field"], one["value"], one["found_in"]) for one in evidence["values"]] == [("tax.due", 17, ["bill"])]

@@ -23,7 +23,7 @@ async def test_a_version_is_ordered_listed_and_chosen(tmp_path: Path, layout: st
         await api.data("POST", "/jobs", json={**MOCK, "layout": layout})
         await until_ended(api, "a")
         made = await api.data("POST", "/jobs/a/reextract", json={"scraper_id": "example-mock", "scraper_version": "1"})
-        assert (made["job_id"], made["extracts"], made["layout"]) == ("a.v2", "a", layout)
+        assert (made["job_id"], made["extracts"], made["layout"]) == ("a.v2", "a", "warc")
         await until_ended(api, "a.v2")
         told = await api.data("GET", "/jobs/a/versions")
         assert (told["current_version"], [one["job_id"] for one in told["versions"]]) == (2, ["a", "a.v2"])

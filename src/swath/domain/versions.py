@@ -13,6 +13,7 @@ from swath.domain.job import JOB_ID_LIMIT, Job, JobStatus
 from swath.domain.transitions import JobState
 
 __all__ = [
+    "DIFF_KEY",
     "GENERATION_LABEL",
     "SAMPLE_LABEL",
     "SCRAPER_VERSION_LABEL",
@@ -32,6 +33,8 @@ SCRAPER_VERSION_LABEL: Final = "scraper_version"  # by which scraper,
 SOURCE_LABEL: Final = "source_sha256"  # of which file, if it is not installed,
 GENERATION_LABEL: Final = "scraped_generation"  # from the pages of which generation,
 SAMPLE_LABEL: Final = "sample"  # and of how many items, if not of all
+
+DIFF_KEY: Final = "diff.json"  # beside the results of such a job: what it says otherwise than the version before
 
 _MARK_CHARACTERS: Final = 12
 

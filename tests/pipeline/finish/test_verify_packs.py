@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from swath.backends.embedded.results import FolderResults
 from swath.backends.embedded.store import EmbeddedStore
 from swath.domain.layout import Layout, PackedAt
+from swath.domain.page import Exchange
 from swath.domain.result import Download
 from swath.domain.selection import Selection
 from swath.pipeline.finish.ending import Finisher
+from swath.pipeline.finish.pack_check import PackCheck
 from swath.pipeline.finish.pack_ranges import ranges_of
+from swath.pipeline.finish.report import Findings
 from swath.pipeline.finish.verify import VerifyReport, verify
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import Store
@@ -32,6 +37,11 @@ ITEMS = {f"item/{n}": found_item(n) for n in range(20)} | {
     "bad": Made(how=FAILED),
     "left": Made(how=SKIPPED),
 }
+ASKED = Exchange(method="GET", request_headers=(("accept", "*/*"),), response_headers=(("server", "nginx"),))
+FETCHED = {
+    f"item/{n}": Made(pages=(msgspec.structs.replace(page("html", b"<p>%d</p>" % n * 300), exchange=ASKED),))
+    for n in range(6)
+}  # with a request before each answer
 
 
 @pytest.fixture
@@ -126,6 +136,60 @@ async def test_bytes_behind_the_last_record_are_found(store: Store, storage: Fol
     assert found(await verify(store, storage, "job")) == {("artifact_changed", last.pack)}
 
 
+@pytest.mark.parametrize("damage", ["head zeroed", "first request", "later request", "later request zeroed"])
+async def test_damage_between_the_files_of_items_is_found(
+    store: Store, storage: FolderResults, clock: FakeClock, packs: Path, damage: str
+) -> None:
+    await make_job(store, storage, clock, FETCHED, layout=Layout.WARC)
+    report = await verify(store, storage, "job")
+    assert report.ok, report.problems
+    first, second, third = (await places(store, "warc.gz"))[:3]
+    assert first.end + 20 < second.start
+    pack = packs.parent / first.pack
+    body = pack.read_bytes()
+    if damage == "head zeroed":
+        end = len(first_member(body))
+        pack.write_bytes(bytes(end) + body[end:])
+    elif damage == "later request zeroed":
+        gap = bytes(third.start - second.end)
+        pack.write_bytes(body[: second.end] + gap + body[third.start :])
+    else:
+        change(pack, (first.start if damage == "first request" else second.start) - 20)
+    assert found(await verify(store, storage, "job")) == {("artifact_changed", first.pack)}
+
+
+def first_member(data: bytes) -> bytes:
+    """The first gzip member."""
+    member = zlib.decompressobj(31)
+    member.decompress(data)
+    return data[: len(data) - len(member.unused_data)]
+
+
+@pytest.mark.req("Z8")
+async def test_items_of_a_pack_may_come_in_any_order(
+    store: Store, storage: FolderResults, clock: FakeClock, packs: Path
+) -> None:
+    await make_job(store, storage, clock, FETCHED, layout=Layout.WARC)
+    hit = (await places(store, "warc.gz"))[3]
+    change(packs.parent / hit.pack, hit.start + hit.length // 2)
+    records = await store.items("job")
+    check, findings = PackCheck("job", storage, ended=True), Findings()
+    for some in (records[4:], records[:1], records[2:3], records[1:4:2]):
+        await check.check(some, findings)
+    await check.end(findings, retried=False)
+    assert {(problem.code.value, problem.where) for problem in findings.problems} == {("artifact_changed", hit.key)}
+
+
+@pytest.mark.usefixtures("ended")
+@pytest.mark.parametrize("key", ["notes.txt", "other/notes.txt", "diff.json"])
+async def test_a_stray_file_beside_the_packs_is_found(
+    store: Store, storage: FolderResults, packs: Path, key: str
+) -> None:
+    (packs.parent / key).parent.mkdir(exist_ok=True)
+    (packs.parent / key).write_bytes(b"?")
+    assert found(await verify(store, storage, "job")) == {("stray_key", key)}
+
+
 @pytest.mark.usefixtures("ended")
 @pytest.mark.parametrize("name", ["99999.warc.gz", "99999.jsonl", "99999.cdxj", "nobody.warc.gz", "readme.txt"])
 async def test_a_pack_of_nobody_is_found(store: Store, storage: FolderResults, packs: Path, name: str) -> None:
@@ -195,6 +259,36 @@ async def test_after_a_retry_packs_may_hold_what_was_replaced(
     (packs / "99999.jsonl").write_bytes(b"")
     expected = {("artifact_changed", f"packs/{index.name}"), ("stray_key", "packs/99999.jsonl")}
     assert found(await verify(store, storage, "job")) == expected
+
+
+@pytest.mark.req("J5")
+async def test_what_was_replaced_must_still_be_whole(
+    store: Store, storage: FolderResults, clock: FakeClock, packs: Path
+) -> None:
+    await make_job(store, storage, clock, FETCHED, layout=Layout.WARC)
+    replaced = frozenset({"item/2", "item/5"})
+    former = [at for ending in ("warc.gz", "jsonl") for at in await places(store, ending)]
+    await store.retry("job", Selection(item_ids=replaced))
+    while (lease := await store.claim("worker", "job")) is not None:
+        await end_lease(store, storage, lease, FETCHED)
+    assert await Finisher(store, store, storage, clock, "finisher").run_once() is not None
+    report = await verify(store, storage, "job")
+    assert report.ok, report.problems
+    needed = {at for ending in ("warc.gz", "jsonl") for at in await places(store, ending)}
+    free = [at for at in former if at not in needed]
+    assert len(free) == 4
+    for at in free:
+        file = packs.parent / at.pack
+        body = file.read_bytes()
+        for tail in (b"x", b"{}\n", body[at.start : at.end - 1], bytes(100)):
+            file.write_bytes(body + tail)
+            assert found(await verify(store, storage, "job")) == {("artifact_changed", at.pack)}
+        file.write_bytes(body + body[at.start : at.end])
+        assert (await verify(store, storage, "job")).ok
+        file.write_bytes(body)
+        change(file, at.end - 2)
+        assert found(await verify(store, storage, "job")) == {("artifact_changed", at.pack)}
+        file.write_bytes(body)
 
 
 async def test_packs_of_a_running_job_are_checked_where_they_lie(store: Store, storage: FolderResults) -> None:

@@ -12,7 +12,7 @@ from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untype
 from warcio.checker import Checker  # type: ignore[import-untyped]
 
 from swath.domain.page import Exchange, Page
-from swath.pipeline.finish.warc import GzipError, RecordIds, body_of, info_record, page_records
+from swath.pipeline.finish.warc import GzipError, RecordIds, body_of, info_record, page_records, place_of
 
 pytestmark = pytest.mark.req("R2")
 
@@ -106,6 +106,35 @@ def test_whatever_a_site_says_the_body_comes_back_and_the_records_stay_apart(
         ["resource"] if exchange is None or not url.startswith("http://") else ["request", "response"]
     )
     assert found[-1][3] == body
+
+
+@settings(max_examples=30)
+@given(body=st.binary(max_size=60) | st.just(b"\r\n\r\n" * 3), exchange=st.sampled_from([None, EXCHANGE]))
+def test_the_beginning_of_a_record_tells_where_the_page_is(body: bytes, exchange: Exchange | None) -> None:
+    one = page(body, exchange)
+    record = zlib.decompress(page_records(one, one.sha256, "a/x", RecordIds())[1], 31)
+    place = place_of(record)
+    assert place is not None
+    assert (record[place.start : place.end], place.size, place.sha256) == (body, len(body), one.sha256)
+    told = [place_of(record[:cut]) for cut in range(len(record))]
+    assert told == [None if cut < place.start else place for cut in range(len(record))]
+
+
+@pytest.mark.parametrize("kind", ["request", "warcinfo"])
+def test_a_record_of_something_else_is_no_page(kind: str) -> None:
+    ids = RecordIds()
+    member = info_record("swath/1", "job", ids)
+    if kind == "request":
+        member, _ = page_records(page(), page().sha256, "a/x", ids)
+    with pytest.raises(ValueError, match="no WARC record of a page"):
+        body_of(member)
+
+
+def test_an_answer_without_an_end_of_its_head_is_no_page() -> None:
+    one = page(b"", None)
+    resource = zlib.decompress(page_records(one, one.sha256, "a/x", RecordIds())[1], 31)
+    with pytest.raises(ValueError, match="no whole answer"):
+        body_of(_member(resource.replace(b"WARC-Type: resource", b"WARC-Type: response")))
 
 
 @pytest.mark.parametrize("damage", ["short", "garbled", "no record"])

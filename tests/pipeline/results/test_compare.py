@@ -219,7 +219,7 @@ async def test_a_version_is_not_compared_as_a_job(store: Store, storage: ResultS
     await make(store, storage, "a", {"1": found({"v": 1}), "2": found({"v": 1})}, Layout.FILES)
     await store.add_version("a")
     await make(store, storage, "b", {"1": found({"v": 2})}, Layout.FILES, extracts="a")
-    with pytest.raises(BadInput, match="job 'b' is a version of 'a'; compare 'a', .*`swath jobs versions a`"):
+    with pytest.raises(BadInput, match=r"job 'b' is a version of 'a'; compare 'a', .*`swath jobs versions a`"):
         await compared(store, storage, Question())
 
 

@@ -154,6 +154,18 @@ async def test_raw_csv_is_left_as_it_is(store: Store, storage: ResultStorage, tm
 
 
 @pytest.mark.req("R5")
+async def test_columns_whose_safe_names_are_the_same_stay_apart(
+    store: Store, storage: ResultStorage, tmp_path: Path, layout: Layout
+) -> None:
+    await stored_job(store, storage, [{"'=cmd": "quoted", "=cmd": "bare", "=CMD": "large"}], layout, "odd")
+    for raw, names in ((False, ["'=cmd", "'=cmd_2", "'=CMD"]), (True, ["'=cmd", "=cmd", "=CMD"])):
+        target = tmp_path / f"{raw}.csv"
+        await Export(store, storage, await store.status("odd"), Wish(Format.CSV, raw=raw)).to_file(target)
+        (row,) = read_csv(target.read_bytes().decode())
+        assert list(row.items())[:3] == list(zip(names, ("quoted", "bare", "large"), strict=True))
+
+
+@pytest.mark.req("R5")
 async def test_parquet_has_types(
     store: Store, storage: ResultStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

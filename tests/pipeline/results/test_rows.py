@@ -9,7 +9,7 @@ import pytest
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.store import MemoryStore
 from swath.domain.layout import Layout
-from swath.pipeline.results.rows import BATCH_ROWS, RowBatch, rows_of
+from swath.pipeline.results.rows import BATCH_ROWS, rows_of
 from swath.testing.clock import FakeClock
 from tests.pipeline.results.stored_jobs import NOT_FOUND, stored_job
 
@@ -23,9 +23,8 @@ DATA: list[Any] = [MANY, NOT_FOUND, [], {"n": -1}, MANY[:BATCH_ROWS], [["a"], No
 async def test_records_come_in_bounded_batches(layout: Layout, everything: bool) -> None:
     store, storage = MemoryStore(FakeClock()), MemoryResults()
     await stored_job(store, storage, DATA, layout)
-    batches: list[RowBatch] = []
-    async for batch in rows_of(store, storage, await store.status("job"), everything=everything):
-        batches.append(batch)
+    status = await store.status("job")
+    batches = [batch async for batch in rows_of(store, storage, status, everything=everything)]
     assert max(len(batch.rows) for batch in batches) == BATCH_ROWS
     assert [batch.items for batch in batches] == [0, 0, 4, 3], "each item is told once, when it is at its end"
     rows = [row for batch in batches for row in batch.rows]

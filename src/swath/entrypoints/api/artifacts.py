@@ -1,6 +1,7 @@
-"""Artifacts: which stored file a caller means, and the bytes of one that lies by itself: in pieces, checked on the way.
+"""Artifacts: which stored file a caller means, and the bytes that it lies in: in pieces, checked on the way.
 
-Before: routes/results.py has the item. After: offer.py says how it is handed out.
+Before: routes/results.py has the item. After: offer.py says how it is handed out. A page in a pack is read like one
+that was compressed by itself: what its record has before it and behind it is passed over.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import msgspec
 from swath.domain.errors import StoreDamaged
 from swath.domain.item import ItemRecord
 from swath.domain.keys import download_name, page_name
-from swath.domain.layout import file_of
+from swath.domain.layout import PackedAt, file_of
 from swath.domain.result import Artifact
 from swath.entrypoints.api.inert import Span
+from swath.pipeline.finish.warc import PagePlace, place_of
 from swath.ports.result_storage import ResultStorage
 
 __all__ = ["PIECE_BYTES", "Stored", "find_artifact", "names_of"]
@@ -32,6 +34,7 @@ _WORDS: Final = {
 }
 _GZIP: Final = b"\x1f\x8b\x08"
 _GZIP_WBITS: Final = 31
+_BEGINNING_BYTES: Final = 64  # of a page; kinds of files are told by fewer
 _SIZE_BYTES: Final = 4  # at the end of a gzip; pages are far smaller than what would not fit
 
 
@@ -59,18 +62,23 @@ def find_artifact(record: ItemRecord, wanted: str) -> Artifact | None:
 
 
 class Stored:
-    """One file, stored by itself, of an item that has ended. Raises StoreDamaged when it is not what was stored."""
+    """One file of an item that has ended, stored by itself, or as a record of a pack: then its bytes are the record's.
+
+    Raises StoreDamaged when it is not what was stored.
+    """
 
     def __init__(self, storage: ResultStorage, job_id: str, record: ItemRecord, artifact: Artifact) -> None:
         self._storage = storage
         self._job_id = job_id
         self._record = record
         self.artifact = artifact
+        packed = PackedAt.of(artifact.key)
+        self._key, self._start = (artifact.key, 0) if packed is None else (packed.pack, packed.start)
 
     async def read(self, start: int, length: int) -> bytes:
         """A piece of it."""
         try:
-            return await self._storage.read(self._job_id, self.artifact.key, start, min(length, PIECE_BYTES))
+            return await self._storage.read(self._job_id, self._key, self._start + start, min(length, PIECE_BYTES))
         except KeyError:
             raise self._damaged("is missing") from None
 
@@ -113,20 +121,37 @@ class Stored:
         """How many bytes a packed page has: gzip says so at its end."""
         return int.from_bytes(await self.read(max(0, self.artifact.size - _SIZE_BYTES), _SIZE_BYTES), "little")
 
-    async def unpacked(self, span: Span, first: bytes) -> AsyncIterator[bytes]:
-        """These bytes of the page as it was fetched, in pieces; those before them are unpacked and let go."""
-        at = 0
+    async def place(self, first: bytes) -> tuple[PagePlace, bytes]:
+        """Where the page is in its unpacked record, and how it begins; no more is unpacked than that takes."""
+        seen = b""
         async for piece in self._all_unpacked(first):
-            wanted = piece[max(0, span.start - at) : span.end - at]
+            seen += piece
+            try:
+                place = place_of(seen)
+            except ValueError as error:
+                raise self._damaged(f"cannot be read: {error}") from None
+            if place is not None and len(seen) >= min(place.end, place.start + _BEGINNING_BYTES):
+                return place, seen[place.start : min(place.end, place.start + _BEGINNING_BYTES)]
+        raise self._damaged("is too short")
+
+    async def unpacked(self, span: Span, first: bytes, before: int = 0) -> AsyncIterator[bytes]:
+        """These bytes of the page as it was fetched, in pieces; those before them are unpacked and let go, and so are
+        the `before` ones that are not the page's. Of a whole page the last piece goes out when the hash is right."""
+        at, held = -before, b""
+        async for piece in self._all_unpacked(first):
+            wanted = piece[max(0, span.start - at) : max(0, span.end - at)]
             at += len(piece)
             if wanted:
-                yield wanted
+                if held:
+                    yield held
+                held = wanted
             else:
                 await asyncio.sleep(0)  # nobody who is sent something holds us up here, so others get their turn
             if at >= span.end and not span.whole:
-                return
+                break
         if at < span.end:
             raise self._damaged("is too short")
+        yield held
 
     async def _all_unpacked(self, first: bytes) -> AsyncIterator[bytes]:
         size = self.artifact.size

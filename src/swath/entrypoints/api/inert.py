@@ -40,8 +40,8 @@ IMAGE_TYPES: Final = (*dict.fromkeys(_IMAGES.values()), "image/webp")
 _RANGE: Final = re.compile(r"\s*bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})\s*", re.IGNORECASE)
 _RANGES: Final = re.compile(r"\s*bytes\s*=\s*[\d\s,-]+", re.IGNORECASE)
 _LONGEST_NAME: Final = 100
-MOST_AT_ONCE: Final = 32  # files in pieces; each holds about a megabyte, or all of a page that lies in a pack
-UNPACKED_AT_ONCE: Final = 4  # files that are looked at whole before they are answered with
+MOST_AT_ONCE: Final = 32  # files in pieces; each holds about a megabyte, or all of a record that was extracted
+UNPACKED_AT_ONCE: Final = 4  # items that are looked at whole before they are answered with
 PLACE_SECONDS: Final = 10.0  # that one waits until another is over
 
 
@@ -106,7 +106,7 @@ def file_name(key: str) -> str:
 
 
 class Downloads:
-    """How many files are handed out in pieces at once, and how many are `unpacking` whole. One per controller."""
+    """How many files are handed out in pieces at once, and how many items are `unpacking` whole. One per controller."""
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(MOST_AT_ONCE)

@@ -1,7 +1,7 @@
 """Offers: a stored file as a caller can have it, whole or in part, whatever layout it lies in. Before: artifacts.py.
 
-After: routes/results.py answers with it. A file by itself goes out in pieces as it is read. One in a pack is read and
-checked whole first; a large one is let go, and read again when it is its turn to be sent.
+After: routes/results.py answers with it. Files and pages go out in pieces as they are read. What is a part of a line is
+read and checked whole first; a large one is let go, and read again when it is its turn to be sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
 from swath.domain.item import ItemRecord
-from swath.domain.layout import PackedAt, file_of
+from swath.domain.layout import WARC, PackedAt, file_of
 from swath.domain.result import Artifact
 from swath.entrypoints.api.artifacts import PIECE_BYTES, Stored
 from swath.entrypoints.api.inert import Downloads, Span, file_name
@@ -46,9 +46,12 @@ async def offer(
     storage: ResultStorage, job_id: str, record: ItemRecord, artifact: Artifact, downloads: Downloads, accepted: str
 ) -> Offer:
     """What can be had of an artifact by who accepts these encodings. Raises StoreDamaged."""
-    if PackedAt.of(artifact.key) is None:
+    packed = PackedAt.of(artifact.key)
+    if packed is None:
         return await _by_itself(Stored(storage, job_id, record, artifact), takes_gzip=_takes_gzip(accepted))
-    return await _out_of_a_pack(_Place(storage, job_id, record, artifact), downloads)
+    if packed.pack.endswith(WARC):
+        return await _out_of_a_record(Stored(storage, job_id, record, artifact))
+    return await _out_of_a_line(_Place(storage, job_id, record, artifact), downloads)
 
 
 async def _by_itself(stored: Stored, *, takes_gzip: bool) -> Offer:
@@ -78,7 +81,18 @@ async def _by_itself(stored: Stored, *, takes_gzip: bool) -> Offer:
     )
 
 
-async def _out_of_a_pack(place: _Place, downloads: Downloads) -> Offer:
+async def _out_of_a_record(stored: Stored) -> Offer:
+    first = await stored.read(0, stored.artifact.size)
+    place, beginning = await stored.place(first)
+
+    async def body(span: Span) -> Body:
+        pieces = stored.unpacked(span, first, place.start)
+        return b"".join([piece async for piece in pieces]) if span.length <= PIECE_BYTES else pieces
+
+    return Offer(file_name(stored.artifact.key), f'"{place.sha256}"', place.size, beginning, {}, body)
+
+
+async def _out_of_a_line(place: _Place, downloads: Downloads) -> Offer:
     async with downloads.unpacking:
         size, digest, beginning = await _looked_at(place)
 

@@ -45,8 +45,9 @@ async def run_job(settings: Settings, order: Order) -> ExitCode:
             if not was_over and not stop.is_set():
                 status = await work_until_ended(services, registry, status, display, stop)
         _conclude(services, status, order, was_over=was_over)
-        if status.job.extracts is not None and status.state.terminal and not order.as_json:
-            await _conclude_version(services, status)
+        scraped_id = status.job.extracts
+        if scraped_id is not None and status.state.terminal and not order.as_json:
+            await _conclude_version(services, status, scraped_id)
         return exit_code_of(status)
 
 
@@ -137,11 +138,11 @@ def _conclude(services: Services, status: JobStatus, order: Order, *, was_over: 
         _tell_end(services, status)
 
 
-async def _conclude_version(services: Services, made: JobStatus) -> None:
-    from swath.entrypoints.cli.jobs.versions import tell_readers  # few runs need it, and all would wait for it
+async def _conclude_version(services: Services, made: JobStatus, scraped_id: str) -> None:
+    from swath.entrypoints.cli.readers import tell_readers  # few runs need it, and all would wait for it
     from swath.pipeline.results.diff import read_diff
 
-    scraped = await services.store.status(made.job.extracts or "")
+    scraped = await services.store.status(scraped_id)
     tell_readers(scraped, made, await read_diff(services.storage, made.job.job_id))
 
 

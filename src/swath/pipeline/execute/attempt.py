@@ -114,7 +114,9 @@ async def _by_network(bench: Bench, turn: Turn) -> Tried:
         finding=came.finding,
         failure=came.failure,
         held=came.held,
-        result=Result(pages=_pages(web, came.failure, bench.clock.now()), downloads=tuple(web.downloads), data=came.data),
+        result=Result(
+            pages=_pages(web, came.failure, bench.clock.now()), downloads=tuple(web.downloads), data=came.data
+        ),
         url=gate.url,
     )
     web.pages.clear()  # pages know their session and the session its pages: parsed trees would wait for the collector

@@ -8,22 +8,19 @@ to any more.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
 
 from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, Unbalanced
-from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus, final_state
-from swath.domain.keys import encode
-from swath.domain.layout import INDEX, PACKS, Layout, pack_fence
 from swath.domain.lease import Lease
 from swath.domain.manifest import PART_ITEMS, JobMetadata, ManifestPart, Tally
 from swath.domain.transitions import JobState
 from swath.observe.crash_points import reach
+from swath.pipeline.finish.former import FormerFiles
 from swath.pipeline.finish.hold import EndingBook, Hold
 from swath.pipeline.finish.manifests import (
     LISTS,
@@ -38,7 +35,7 @@ from swath.pipeline.finish.notice import webhook_of
 from swath.pipeline.finish.settling import settle_for
 from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
-from swath.ports.result_storage import ResultStorage, StagedItem
+from swath.ports.result_storage import ResultStorage
 
 __all__ = ["Finisher"]
 
@@ -46,7 +43,6 @@ _SWEEP_ITEMS: Final = 5_000
 _READ_ITEMS: Final = 1_000
 _LONGEST_PUT_OFF_SECONDS: Final = 60.0
 _STORE_PUT_OFF_SECONDS: Final = 2.0  # work is to go on soon after the store or the disk is back
-_LOOKS_AT_ONCE: Final = 64
 
 
 class _PutOff(NamedTuple):
@@ -173,51 +169,17 @@ class Finisher:
     ) -> tuple[Tally, dict[str, tuple[ManifestPart, ...]]]:
         job_id = lease.job.job_id
         writer = ManifestWriter(lease.job, self._storage, self._part_items)
+        former = FormerFiles(self._storage, lease, generation)
         after = 0
         while records := await self._store.items(job_id, after, _READ_ITEMS):
             await hold.keep()
-            if generation > 1 and lease.job.layout is Layout.FILES:
-                await self._clear_former(lease, [one for one in records if one.generation == generation])
+            await former.pass_by(records)
             await writer.add(records)
             after = records[-1].seq
         await self._clear_rooms(lease)
-        if generation > 1 and lease.job.layout is Layout.WARC:
-            await self._remove_packs(lease, writer.packs)
+        await former.end()
         await hold.keep()
         return writer.tally, await writer.close()
-
-    async def _clear_former(self, lease: Lease, records: Sequence[ItemRecord]) -> None:
-        """Takes away files of a former generation from items that have ended without any in this one.
-
-        As every change of an item's files this goes through a room: a finisher that slept through the loss of its right
-        finds it cleared, and cannot take away what a later generation has published.
-        """
-        job_id = lease.job.job_id
-        bare = [record.item_id for record in records if not record.artifacts]
-        for start in range(0, len(bare), _LOOKS_AT_ONCE):
-            some = bare[start : start + _LOOKS_AT_ONCE]
-            found = await asyncio.gather(*(self._has_files(job_id, item_id) for item_id in some))
-            former = [item_id for item_id, has_files in zip(some, found, strict=True) if has_files]
-            if former:
-                await self._storage.open_lease(job_id, lease.fence)
-                await self._storage.stage(job_id, lease.fence, [StagedItem(item_id, {}) for item_id in former])
-                await self._storage.publish(job_id, lease.fence, former)
-
-    async def _remove_packs(self, lease: Lease, needed: Collection[str]) -> None:
-        """Removes packs of which this generation needs nothing, with their index. Those of leases later than our own
-        belong to a later generation, which may have come while we slept."""
-        job_id, fences = lease.job.job_id, {pack_fence(pack) for pack in needed}
-        found = [key async for key in self._storage.keys(job_id, PACKS)]
-        for key in found:
-            fence = pack_fence(key)
-            used = key in needed or (key.endswith(INDEX) and fence in fences)
-            if fence is not None and fence < lease.fence and not used:
-                await self._storage.remove(job_id, key)
-
-    async def _has_files(self, job_id: str, item_id: str) -> bool:
-        async for _ in self._storage.keys(job_id, f"items/{encode(item_id)}/"):
-            return True
-        return False
 
     async def _keep_former(self, status: JobStatus) -> None:
         """Keeps the metadata of the generation before; the store has it until this one ends, however often we try."""

@@ -18,7 +18,6 @@ from swath.domain.layout import Layout
 from swath.domain.manifest import PART_ITEMS, JobMetadata, ManifestPart, Tally, entry
 from swath.domain.transitions import ItemState, JobState
 from swath.observe.crash_points import reach
-from swath.pipeline.finish.packing import needed_of
 from swath.ports.result_storage import ResultStorage
 
 __all__ = [
@@ -130,7 +129,7 @@ class _ListWriter:
 
 class ManifestWriter:
     """Takes a job's items in order of `seq` and writes each into its lists and, unless results are packed, into a
-    document of its own. `packs` are those that some item needs."""
+    document of its own."""
 
     def __init__(self, job: Job, storage: ResultStorage, part_items: int = PART_ITEMS) -> None:
         self._job = job
@@ -138,7 +137,6 @@ class ManifestWriter:
         self._lists = {name: _ListWriter(job.job_id, name, part_items) for name in LISTS}
         self._parts: dict[str, list[ManifestPart]] = {name: [] for name in LISTS}
         self.tally = Tally()
-        self.packs: set[str] = set()
 
     async def add(self, records: Sequence[ItemRecord]) -> None:
         """Writes the entries of these items, and the parts that are full by them, in one batch."""
@@ -149,8 +147,6 @@ class ManifestWriter:
             line = line_of(self._job, record)
             if self._job.layout is Layout.FILES:
                 documents[item_key(record.item_id)] = line
-            else:
-                self.packs |= needed_of(record.artifacts).keys()
             for name in lists_of(record.state):
                 if self._lists[name].add(line):
                     self._take(name, documents, new_parts)

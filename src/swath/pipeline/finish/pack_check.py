@@ -1,11 +1,12 @@
-"""Checks the packs of a job: every record and line that an item refers to, their indexes, and that nothing else lies
-there. Called by verify.py for each group of rows, and at the end.
+"""Checks the packs of a job: every record and line that an item refers to, their indexes, and that whatever else lies
+there is whole and has a reason to. Called by verify.py for each group of rows, and at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -18,15 +19,18 @@ from swath.domain.layout import PACKS, PackedAt, pack_fence
 from swath.domain.result import Artifact
 from swath.pipeline.finish.artifacts import METADATA_FILE, Stored, stored_in
 from swath.pipeline.finish.index_check import IndexCheck
+from swath.pipeline.finish.pack_gaps import Covered, covered_of, reader_of
 from swath.pipeline.finish.pack_index import index_key, index_lines
 from swath.pipeline.finish.pack_ranges import PackRange, ranges_of
-from swath.pipeline.finish.packing import line_parts, needed_of
+from swath.pipeline.finish.packing import line_parts
 from swath.pipeline.finish.report import Findings, ProblemCode, difference
 from swath.ports.result_storage import ResultStorage
 
 __all__ = ["PackCheck"]
 
 _RANGES_AT_ONCE: Final = 4
+_PACKS_AT_ONCE: Final = 8
+_READ_BYTES: Final = 1024 * 1024
 
 
 class _Bytes(NamedTuple):
@@ -37,6 +41,10 @@ class _Bytes(NamedTuple):
     stored: Stored | None = None
 
 
+_Looked = tuple[dict[tuple[str, int, int], _Bytes], list[tuple[int, int]]]
+"""What was found in a range, and the parts of the pack that need no other look."""
+
+
 class PackCheck:
     """The packs of one job; `present` counts artifacts, and `bytes` what they share once. A pack has its index when its
     lease is settled, so only an `ended` job has all of them."""
@@ -45,7 +53,7 @@ class PackCheck:
         self._job_id = job_id
         self._storage = storage
         self._index = IndexCheck(job_id, storage) if ended else None
-        self._needed: dict[str, int] = {}
+        self._covered: dict[str, Covered] = {}
         self.present = 0
         self.bytes = 0
 
@@ -55,8 +63,6 @@ class PackCheck:
         found = await self._look(at for _, places in packed for at in places)
         told: set[tuple[str, int, int]] = set()
         for record, places in packed:
-            for pack, length in needed_of(record.artifacts).items():
-                self._needed[pack] = max(length, self._needed.get(pack, 0))
             for at, artifact in places.items():
                 self._compare(record, artifact, found.get(at[:3]), findings, first=at[:3] not in told)
                 told.add(at[:3])
@@ -66,15 +72,18 @@ class PackCheck:
         found: dict[tuple[str, int, int], _Bytes] = {}
         ranges = iter(ranges_of(places))
         while some := list(islice(ranges, _RANGES_AT_ONCE)):
-            for looked in await asyncio.gather(*map(self._look_at, some)):
+            for one, (looked, parts) in zip(some, await asyncio.gather(*map(self._look_at, some)), strict=True):
                 found |= looked
+                covered = self._covered.setdefault(one.pack, Covered())
+                for part in parts:
+                    covered.add(*part)
         return found
 
-    async def _look_at(self, one: PackRange) -> dict[tuple[str, int, int], _Bytes]:
+    async def _look_at(self, one: PackRange) -> _Looked:
         try:
             data = await self._storage.read(self._job_id, one.pack, one.start, one.length)
         except KeyError:
-            return {}
+            return {}, [(at.start, at.end) for at in one.places]
         return await asyncio.to_thread(_examined, one, data)
 
     def _compare(
@@ -112,28 +121,52 @@ class PackCheck:
     async def end(self, findings: Findings, *, retried: bool) -> None:
         """When all rows were checked. A pack of a job that was retried may hold, and its index list, what was then
         replaced."""
-        fences = {pack_fence(pack) for pack in self._needed}
+        fences = {pack_fence(pack) for pack in self._covered}
         if self._index is not None:
             self._index.end(findings, exact=not retried)
             fences = fences if retried else {*self._index.fences}
+        packs = []
         async for key in self._storage.keys(self._job_id, PACKS):
             fence = pack_fence(key)
-            if key in self._needed:
-                if not retried:
-                    await self._check_end(key, findings)
+            if key in self._covered:
+                packs.append(key)
             elif fence is None or key != index_key(fence) or fence not in fences:
                 findings.add(ProblemCode.STRAY_KEY, key, "nothing refers to this file")
+        for at in range(0, len(packs), _PACKS_AT_ONCE):
+            some = packs[at : at + _PACKS_AT_ONCE]
+            await asyncio.gather(*(self._check_rest(pack, findings, retried=retried) for pack in some))
 
-    async def _check_end(self, pack: str, findings: Findings) -> None:
-        needed = self._needed[pack]
+    async def _check_rest(self, pack: str, findings: Findings, *, retried: bool) -> None:
+        """What no item refers to: before and between the files of items, and behind them."""
+        covered = self._covered[pack]
+        for start, end in covered.gaps():
+            if not await self._is_whole(pack, start, end):
+                message = f"bytes {start} to {end}, which belong to no file, are not whole records or lines"
+                findings.add(ProblemCode.ARTIFACT_CHANGED, pack, message)
+        if not retried and await self._read(pack, covered.end, 1):
+            message = f"nothing refers to what is behind its first {covered.end} bytes"
+            findings.add(ProblemCode.ARTIFACT_CHANGED, pack, message)
+        elif retried and not await self._is_whole(pack, covered.end, sys.maxsize):
+            message = f"what is behind its first {covered.end} bytes is not whole records or lines"
+            findings.add(ProblemCode.ARTIFACT_CHANGED, pack, message)
+
+    async def _is_whole(self, pack: str, start: int, end: int) -> bool:
+        """Where a pack ends before the gap does, the file behind the gap has been told of."""
+        reader, at = reader_of(pack), start
         try:
-            behind = await self._storage.read(self._job_id, pack, needed, 1)
+            while at < end and (data := await self._read(pack, at, min(_READ_BYTES, end - at))):
+                await asyncio.to_thread(reader.feed, data)
+                at += len(data)
+            reader.end()
+        except ValueError:
+            return False
+        return True
+
+    async def _read(self, pack: str, start: int, length: int) -> bytes:
+        try:
+            return await self._storage.read(self._job_id, pack, start, length)
         except KeyError:  # somebody removes it at this moment
-            behind = b""
-        if behind:
-            findings.add(
-                ProblemCode.ARTIFACT_CHANGED, pack, f"nothing refers to what is behind its first {needed} bytes"
-            )
+            return b""
 
 
 def _places(record: ItemRecord) -> dict[PackedAt, Artifact]:
@@ -142,12 +175,13 @@ def _places(record: ItemRecord) -> dict[PackedAt, Artifact]:
     return {at: artifact for artifact in record.artifacts if (at := PackedAt.of(artifact.key)) is not None}
 
 
-def _examined(one: PackRange, data: bytes) -> dict[tuple[str, int, int], _Bytes]:
+def _examined(one: PackRange, data: bytes) -> _Looked:
     pieces: Sequence[bytes] = one.cut(data)
-    return {
+    found = {
         at[:3]: _Bytes(len(piece), hashlib.sha256(piece).hexdigest(), _stored(at, piece))
         for at, piece in zip(one.places, pieces, strict=True)
     }
+    return found, covered_of(one.places, data)
 
 
 def _stored(at: PackedAt, piece: bytes) -> Stored | None:

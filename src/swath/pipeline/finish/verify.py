@@ -14,9 +14,10 @@ import msgspec
 
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
-from swath.domain.layout import Layout, PackedAt
+from swath.domain.layout import PACKS, Layout, PackedAt
 from swath.domain.manifest import JobMetadata, Tally
 from swath.domain.result import Artifact
+from swath.domain.versions import DIFF_KEY, version_of
 from swath.pipeline.finish.files import FileCheck, find_strays
 from swath.pipeline.finish.lists import ListCheck
 from swath.pipeline.finish.manifests import (
@@ -182,9 +183,12 @@ class _Verification:
     async def _check_strays(self, parts: Collection[str]) -> None:
         """Whoever is referred to was seen, so strays can be counted before they are looked for one by one."""
         listed = 0
-        for folder in ("items/", "manifests/"):
-            async for _ in self._storage.keys(self._job_id, folder):
+        documents = {METADATA_KEY} if version_of(self._status.job) is None else {METADATA_KEY, DIFF_KEY}
+        async for key in self._storage.keys(self._job_id):
+            if key.startswith(("items/", "manifests/")):
                 listed += 1
+            elif key not in documents and not key.startswith(PACKS):
+                self._findings.add(ProblemCode.STRAY_KEY, key, "nothing refers to this file")
         if listed != self._artifacts.present + self._entries.present + len(parts):
             await find_strays(self._status.job, parts, self._store, self._storage, self._findings)
 

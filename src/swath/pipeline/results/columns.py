@@ -123,7 +123,7 @@ class Survey:
 
 
 def distinct(names: Iterable[str], alike: Callable[[str], str] = str) -> list[str]:
-    """For formats in which different columns may come to the same name, or to `alike` ones: a later one gets a number."""
+    """For formats in which columns may come to the same name, or to `alike` ones: a later one gets a number."""
     taken: dict[str, str] = {}
     for name in names:
         chosen, number = name, 1

@@ -1,7 +1,7 @@
 """Items as the current version of a job has them: all in order, some by their place, or one by its id.
 
-Before: the job has results, in one or more versions. After: rows.py, evidence, files, the diff and downloads. Of an item
-that the version does not have, or that has ended anew since it was read, readers get what version 1 has.
+Before: the job has results, in one or more versions. After: rows.py, evidence, files, the diff and downloads. Of an
+item that the version does not have, or that has ended anew since it was read, readers get what version 1 has.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from swath.domain.job import Job, JobStatus
 from swath.domain.layout import file_of
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
-from swath.domain.versions import is_read_from, version_of
+from swath.domain.versions import DIFF_KEY, is_read_from, version_of
 from swath.pipeline.finish.artifacts import DATA_FILE
 from swath.pipeline.results.bulk_read import contents_of_many, in_groups
 from swath.pipeline.results.current import current_at
@@ -28,9 +28,7 @@ from swath.pipeline.results.flatten import Scalar, flatten
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["DIFF_KEY", "Diff", "Example", "FieldDiff", "compare_versions", "read_diff"]
-
-DIFF_KEY: Final = "diff.json"
+__all__ = ["Diff", "Example", "FieldDiff", "compare_versions", "read_diff"]
 
 BATCH_ITEMS: Final = 500
 MOST_EXAMPLES: Final = 3

@@ -18,6 +18,7 @@ from swath.domain.layout import Layout
 from swath.domain.policy import CircuitBreaker, ExecutionPolicy, Keep, Retries, Throttling
 from swath.domain.transitions import JobState
 from swath.domain.versions import (
+    DIFF_KEY,
     GENERATION_LABEL,
     SAMPLE_LABEL,
     SCRAPER_VERSION_LABEL,
@@ -30,7 +31,7 @@ from swath.domain.versions import (
     version_of,
 )
 from swath.kit.scraper import HttpScraper
-from swath.pipeline.results.diff import DIFF_KEY, compare_versions, read_diff
+from swath.pipeline.results.diff import compare_versions, read_diff
 from swath.pipeline.results.version_load import next_with_pages
 from swath.ports.job_control import JobControl
 from swath.ports.job_store import JobStore

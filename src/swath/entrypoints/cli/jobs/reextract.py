@@ -19,10 +19,11 @@ from swath.domain.errors import BadInput
 from swath.domain.job import JobStatus
 from swath.domain.versions import version_of
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
-from swath.entrypoints.cli.jobs.versions import diff_json, tell_diff, tell_readers
+from swath.entrypoints.cli.jobs.versions import diff_json, tell_diff
 from swath.entrypoints.cli.output import command, describe, print_json, status_json
 from swath.entrypoints.cli.processes import keep_workers
 from swath.entrypoints.cli.progress import Display, watching
+from swath.entrypoints.cli.readers import tell_readers
 from swath.entrypoints.cli.run_job import work_until_ended
 from swath.entrypoints.cli.session import stop_on_signals
 from swath.kit.registry import Registry
@@ -71,7 +72,7 @@ async def _loaded(services: Services, registry: Registry, job_id: str, asked: As
     wish = Wish(
         scraper=scraper,
         source=source,
-        source_sha256=None if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest(),
+        source_sha256=None if source is None else _sha256_of(Path(source)),
         sample=asked.sample,
         concurrency=asked.concurrency,
     )
@@ -79,6 +80,10 @@ async def _loaded(services: Services, registry: Registry, job_id: str, asked: As
     status = await load_version(services.store, status, display.loading)
     await announce(services.queue, services.clock, status)
     return status
+
+
+def _sha256_of(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def scraper_of(registry: Registry, reference: str) -> tuple[HttpScraper, str | None]:

@@ -15,14 +15,14 @@ import msgspec
 from swath.bootstrap import Services, open_services
 from swath.domain.errors import BadInput
 from swath.domain.job import JobStatus
-from swath.domain.versions import check_version, is_sample, version_job_id, version_of
+from swath.domain.versions import DIFF_KEY, check_version, version_job_id
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.output import command, counted, print_json, print_table
-from swath.pipeline.results.diff import DIFF_KEY, Diff, Example, FieldDiff, read_diff
+from swath.pipeline.results.diff import Diff, Example, FieldDiff, read_diff
 from swath.pipeline.results.versions import Version, use_version, versions_of
 from swath.settings import Settings
 
-__all__ = ["diff_json", "show_versions", "tell_diff", "tell_readers", "use_job_version"]
+__all__ = ["diff_json", "show_versions", "tell_diff", "use_job_version"]
 
 _CHANGES = ("filled", "changed", "lost")
 
@@ -141,24 +141,6 @@ def tell_diff(diff: Diff) -> None:
         click.echo(
             f"{counted(diff.unreadable, 'item')} could not be compared: see `{command('jobs', 'verify', diff.job_id)}`"
         )
-
-
-def tell_readers(scraped: JobStatus, made: JobStatus, diff: Diff | None) -> None:
-    """Which version of the job's results readers get now that this one has ended, and how to change that."""
-    job_id, number, current = scraped.job.job_id, version_of(made.job), scraped.current_version
-    still = f"readers still get version {current}"
-    use = f"to use it: {command('jobs', 'use', job_id, '--version', str(number))}"
-    if current == number:
-        back = command("jobs", "use", job_id, "--version", str(1 if diff is None else diff.former_version))
-        click.echo(f"readers get version {number} from now on; to go back: {back}")
-    elif is_sample(made.job):
-        click.echo(f"a sample never replaces all results; {still}")
-    elif made.counts.success == made.counts.not_found:
-        click.echo(f"it has no records, so {still}")
-    elif diff is not None and diff.loses_records:
-        click.echo(f"it lacks records, so {still}; {use}")
-    else:
-        click.echo(f"{still}; {use}")
 
 
 def _gone(diff: Diff) -> list[str]:
