@@ -14,8 +14,9 @@ from swath.domain.errors import BadInput
 from swath.domain.job import Job
 from swath.domain.page import Page
 from swath.domain.policy import Keep
-from swath.domain.result import Download, Result
+from swath.domain.result import Artifact, Download, Result
 from swath.pipeline.finish.artifacts import files_of, pages_of
+from swath.pipeline.finish.stored import plain_files
 
 JOB = Job(job_id="job", scraper_id="demo-county")
 SMALL, LARGE = b"<p>small</p>", b"<p>large</p>" * 200
@@ -183,4 +184,5 @@ def test_pages_come_back_as_they_were_fetched(kept: list[Page], downloads: dict[
     result = Result(pages=tuple(kept), downloads=tuple(download(*file) for file in downloads.items()), data=data)
     files = files_of(JOB, "a", result, Keep.BOTH, {"outcome": "found"})
     assert len(files) == len(kept) + len(downloads) + (data is not None) + 1
-    assert pages_of(files) == result.pages
+    artifacts = [Artifact(f"items/a/{name}", len(body), "") for name, body in files.items()]
+    assert pages_of(plain_files("job", "a", artifacts, list(files.values()))) == result.pages

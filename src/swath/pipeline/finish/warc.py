@@ -1,9 +1,8 @@
 """WARC records (ISO 28500, version 1.1), each a gzip member of its own. Pure: pages in, bytes out, and bodies back.
 
 Before: packing.py has the pages of a group. After: storage appends the bytes; `body_of` reads a page from its record,
-and `place_of` says where it is, to who reads in pieces.
-Bodies are kept decoded, so headers that speak of the wire are renamed as other archivers do; what somebody could log in
-with is masked, and what was sent in a body is not kept.
+`place_of` tells where it is. Bodies are kept decoded, so headers that speak of the wire are renamed as other archivers
+do; what somebody could log in with is masked, and what was sent in a body is not kept.
 """
 
 from __future__ import annotations
