@@ -6,11 +6,10 @@ Comes before: text.py, which makes characters of them. What the operating system
 from __future__ import annotations
 
 import difflib
+import os
 import select
-import threading
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from io import FileIO
 from itertools import chain
@@ -68,28 +67,18 @@ def _open(path: str) -> FileIO:
 
 
 def _open_pipe(path: str) -> FileIO:
-    """Opening a pipe waits for its writer. Raises BadInput when none comes."""
-    opened: Future[FileIO] = Future()
-
-    def wait_for_writer() -> None:
-        try:
-            file = _open(path)
-        except OSError as error:
-            opened.set_exception(error)
-            return
-        if not opened.set_running_or_notify_cancel():
-            file.close()  # nobody waits any more
-            return
-        opened.set_result(file)
-
-    threading.Thread(target=wait_for_writer, name="open-pipe", daemon=True).start()
-    try:
-        return opened.result(WRITER_SECONDS)
-    except TimeoutError:
-        opened.cancel()
+    """Waits until something comes, or at least somebody is there who may write. Raises BadInput when nobody is."""
+    pipe = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    coming = select.poll()
+    coming.register(pipe, select.POLLIN)
+    silent = not coming.poll(WRITER_SECONDS * 1_000) and not coming.poll(0)
+    if silent and pipe.read(1) == b"":  # with a writer it would be None
+        pipe.close()
         raise BadInput(
             f"{path}: is a pipe that nobody has written to in {WRITER_SECONDS:g} s; start what writes to it first"
-        ) from None
+        )
+    os.set_blocking(pipe.fileno(), True)
+    return pipe
 
 
 def reason(path: str, error: OSError | ValueError) -> str:

@@ -82,9 +82,15 @@ class HintedQueueContract(WorkQueueContract):
 
     async def test_as_many_workers_are_told_as_there_are_hints(self, open_queue: OpenQueue) -> None:
         await open_queue().announce([Hint(job_id="j", epoch=1)] * 12)
-        workers = [open_queue() for _ in range(14)]
-        told = await asyncio.gather(*(worker.wait(1.5) for worker in workers))
-        assert sum(hint is not None for hint in told) == 12
+        workers, told = [open_queue() for _ in range(14)], 0
+        for _ in range(8):  # a busy machine may take its time over some of them
+            hints = await asyncio.gather(*(worker.wait(1.5) for worker in workers))
+            happy = [worker for worker, hint in zip(workers, hints, strict=True) if hint is not None]
+            await asyncio.gather(*(worker.settle("j") for worker in happy))
+            workers, told = [worker for worker in workers if worker not in happy], told + len(happy)
+            if not happy and told:
+                break
+        assert told == 12
 
     @pytest.mark.req("S3")
     async def test_an_express_hint_comes_before_those_that_were_there_first(self, open_queue: OpenQueue) -> None:
