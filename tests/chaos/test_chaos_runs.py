@@ -31,10 +31,11 @@ def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     return done.returncode, json.loads(report.read_text()), done.stdout
 
 
-@pytest.mark.req("Z1", "Z2", "W2")
+@pytest.mark.req("Z1", "Z2", "W2", "R2")
 @pytest.mark.timeout(240)  # about 25 s on two idle cores
 def test_processes_that_are_killed_stopped_and_frozen_lose_nothing(tmp_path: Path) -> None:
-    code, figures, said = chaos(tmp_path, "--part", "storm", "--seed", "20")
+    """With packed results, which have more ways to be torn; the named points below are tried with files."""
+    code, figures, said = chaos(tmp_path, "--part", "storm", "--seed", "20", "--layout", "warc")
     assert code == 0, said
     assert figures["problems"] == []
     storm = figures["storm"]
@@ -52,16 +53,6 @@ def test_dying_and_freezing_at_every_named_point_loses_nothing(tmp_path: Path) -
     code, figures, said = chaos(tmp_path, "--part", "points")
     assert code == 0, said
     assert figures["points"]["crashes"] == figures["points"]["points"] == figures["points"]["freezes"]
-
-
-@pytest.mark.req("Z1", "Z2", "R2")
-@pytest.mark.timeout(240)  # about 25 s on two idle cores
-def test_packed_results_are_whole_whoever_is_killed(tmp_path: Path) -> None:
-    code, figures, said = chaos(tmp_path, "--part", "storm", "--seed", "21", "--layout", "warc")
-    assert code == 0, said
-    assert figures["problems"] == []
-    assert figures["storm"]["strikes"]["SIGKILL with lease"] >= 1
-    assert figures["storm"]["verify_exit_code"] == 0
 
 
 @pytest.mark.req("Z1", "Z2", "R2")
