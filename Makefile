@@ -101,8 +101,8 @@ lock: $(VENV)/.python ## Pin the newest versions that pyproject.toml allows
 		$(COMPILE) "$$@" > $$out.new; \
 		{ printf '%s\n' '$(LOCK_NOTE)'; cat $$out.new; } > $$out; rm $$out.new; \
 	}; \
-	lock requirements-dev.txt pyproject.toml --extra aws --extra otel --extra parquet --group dev; \
-	lock requirements.txt pyproject.toml --constraint requirements-dev.txt; \
+	lock requirements-dev.txt pyproject.toml --extra aws --extra browser --extra otel --extra parquet --group dev; \
+	lock requirements.txt pyproject.toml --extra browser --constraint requirements-dev.txt; \
 	lock requirements-build.txt --group build --constraint requirements-dev.txt; \
 	lock bench-peers/requirements.txt bench-peers/requirements.in; \
 	lock aws-servers/requirements.txt aws-servers/requirements.in

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from swath.domain.failure import Failure
 from swath.domain.site import SitePolicy
+from swath.proxies.route import Route
 from swath.web.transport import Request, Response
 
 __all__ = ["Gate", "OpenGate"]
@@ -37,6 +38,10 @@ class Gate(Protocol):
         """How the site of an address is visited."""
         ...
 
+    def route(self, url: str) -> Route | None:
+        """By which way requests to the site of an address leave; None: straight. Raises Failed when there is none."""
+        ...
+
 
 class OpenGate:
     """Implements Gate. Nothing is asked of anybody: for a look at one page by hand, and for tests."""
@@ -55,6 +60,11 @@ class OpenGate:
         """The default."""
         del url
         return _DEFAULT
+
+    def route(self, url: str) -> Route | None:
+        """Straight."""
+        del url
+        return None
 
 
 _DEFAULT = SitePolicy()

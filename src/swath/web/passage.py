@@ -105,6 +105,10 @@ class Passage:
         """See Gate."""
         return self._network.directory.of(url).policy
 
+    def route(self, url: str) -> Route | None:
+        """See Gate."""
+        return self._route(self._network.directory.of(url))
+
     async def enter(self, request: Request) -> Request:
         """See Gate."""
         self.url = request.url

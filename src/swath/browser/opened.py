@@ -1,0 +1,76 @@
+"""What an item wishes of a browser, and what it gets: one context with one page, and a way out.
+
+Providers (browser/providers) open it in a session that browser/manager.py has made; browser/session.py works in it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+from patchright.async_api import BrowserContext, Page
+
+from swath.browser.exit import Exit
+from swath.browser.region import Region
+
+__all__ = ["Opened", "Provider", "ProviderSession", "Wish"]
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What one item wants. `keeps`: cookies and storage of this `site` live on in the session, for its next item.
+
+    `region` is where its requests come out, as far as that is known: the browser's clock and languages agree with it.
+    """
+
+    site: str
+    keeps: bool = False
+    region: Region | None = None
+    mobile: bool = False
+
+
+class Opened(Protocol):
+    """One item's place in a browser. `exit` is None where the traffic is not ours to carry: in a browser elsewhere."""
+
+    context: BrowserContext
+    page: Page
+    exit: Exit | None
+
+    async def close(self) -> None:
+        """Bounded, whatever the page does, and never raises; what does not close in time is killed. Kept contexts lose
+        their pages only."""
+        ...
+
+    async def kill(self) -> None:
+        """A call did not come back: ends the browser that it was made in, and everything else that runs there."""
+        ...
+
+
+class ProviderSession(Protocol):
+    """A browser, or a part of one, at a provider. Serves one item at a time. Times are on the boot clock."""
+
+    session_id: str
+    expires_at: float | None
+
+    async def open(self, wish: Wish) -> Opened:
+        """A place for one item. Raises Failed: browser_crash when there is none (pool_exhausted), or its session is
+        gone."""
+        ...
+
+
+class Provider(Protocol):
+    """Where browsers come from."""
+
+    name: str
+    most_sessions: int
+
+    async def create(self) -> ProviderSession:
+        """Raises Failed: credential, rate_limited (with the wait), access_policy, browser_crash."""
+        ...
+
+    async def destroy(self, session: ProviderSession) -> None:
+        """Gives it back. May be called again, and for one that is gone; never raises."""
+        ...
+
+    async def close(self) -> None:
+        """Leaves no process and no paid session behind."""
+        ...
