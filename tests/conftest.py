@@ -1,6 +1,11 @@
 import signal
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing on a machine that does other things too.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 pytest.register_assert_rewrite("swath.testing.contracts")  # so that a failed contract says which values it saw
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import importlib.util
 import os
@@ -126,7 +127,7 @@ def stop_on_signals(stop: asyncio.Event, notice: str | None, grace_seconds: floa
     heard_at: list[float] = []
 
     def leave() -> None:
-        click.echo("swath: stopped at once; what it held is taken up by others or by the next run", err=True)
+        _say("swath: stopped at once; what it held is taken up by others or by the next run\n")
         os._exit(ExitCode.INTERRUPTED)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -137,7 +138,7 @@ def stop_on_signals(stop: asyncio.Event, notice: str | None, grace_seconds: floa
         if len(heard_at) > 1:
             return
         if notice is not None:
-            click.echo(f"\nswath: {notice}", err=True)
+            _say(f"\nswath: {notice}\n")
         last_resort = threading.Timer(grace_seconds + LAST_RESORT_SECONDS, leave)
         last_resort.daemon = True
         last_resort.start()
@@ -145,6 +146,13 @@ def stop_on_signals(stop: asyncio.Event, notice: str | None, grace_seconds: floa
 
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, on_signal)
+
+
+def _say(words: str) -> None:
+    """To stderr, but past its buffer: a signal may come while that is being written to, and then a second write to it
+    raises, so that the signal would be lost."""
+    with contextlib.suppress(OSError):
+        os.write(2, words.encode())
 
 
 def leave_at_a_standstill() -> None:
