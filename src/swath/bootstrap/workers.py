@@ -67,6 +67,7 @@ def _parts(services: Services, registry: Registry, outside: Outside, job_id: str
         sweeper=None if leader is None else Sweeper(services.store, services.queue, leader(worker_id), services.clock),
         # Who works for one job only sends its webhook at the end (entrypoints/cli/first_try.py).
         courier=outside.courier if job_id is None else None,
+        browsers=outside.browsers,
     )
 
 

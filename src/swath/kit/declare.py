@@ -10,16 +10,19 @@ from typing import Final, TypeGuard, TypeVar
 import msgspec
 
 from swath.domain.errors import BadInput
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 
 __all__ = ["ScraperInfo", "check_declaration", "first_line", "is_declared", "scraper"]
 
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
-ScraperClass = TypeVar("ScraperClass", bound=type[HttpScraper])
+ScraperClass = TypeVar("ScraperClass", bound=type[Scraper])
 
 
 class ScraperInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A scraper as it is listed. `origin` says where it comes from: `shipped`, a package, or a file."""
+    """A scraper as it is listed. `origin` says where it comes from: `shipped`, a package, or a file.
+
+    `kind` is http or browser; empty where that is not known before it is loaded.
+    """
 
     id: str
     name: str
@@ -27,6 +30,7 @@ class ScraperInfo(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     sites: tuple[str, ...] = ()
     origin: str = ""
+    kind: str = ""
 
 
 def scraper(
@@ -55,12 +59,12 @@ def scraper(
     return declare
 
 
-def is_declared(thing: object) -> TypeGuard[type[HttpScraper]]:
+def is_declared(thing: object) -> TypeGuard[type[Scraper]]:
     """Whether this class itself, and not one that it inherits from, was declared."""
-    return isinstance(thing, type) and issubclass(thing, HttpScraper) and bool(vars(thing).get("id"))
+    return isinstance(thing, type) and issubclass(thing, Scraper) and bool(vars(thing).get("id"))
 
 
-def check_declaration(declared: type[HttpScraper] | HttpScraper) -> None:
+def check_declaration(declared: type[Scraper] | Scraper) -> None:
     """Raises BadInput when a class, or what its constructor made of it, set something by itself that is no text."""
     words = {what: getattr(declared, what) for what in ("name", "version", "description")}
     if declared.base_url is not None:

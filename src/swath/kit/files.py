@@ -17,7 +17,7 @@ from typing import Any, Final
 from swath.domain.errors import BadInput, UserError
 from swath.kit.author_errors import one_line
 from swath.kit.declare import ScraperInfo, first_line, is_declared
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.kit.vet import check_class
 
 __all__ = ["declarations", "declares", "files_in", "load_file"]
@@ -64,10 +64,11 @@ def declarations(file: Path) -> Iterator[ScraperInfo]:
             description=_text(told.get("description")),
             sites=tuple(map(str, sites)) if isinstance(sites := told.get("sites"), (list, tuple)) else (),
             origin=str(file),
+            kind=told.get("kind", ""),
         )
 
 
-def load_file(file: Path) -> dict[str, type[HttpScraper]]:
+def load_file(file: Path) -> dict[str, type[Scraper]]:
     """Runs a file and returns its scrapers by id. Raises BadInput with the line, if it does not run or has none."""
     name = "swath_scraper_" + hashlib.sha256(str(file).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, file)
@@ -84,7 +85,10 @@ def load_file(file: Path) -> dict[str, type[HttpScraper]]:
         sys.modules.pop(name, None)
         raise BadInput(f"{file.name}{_what_is_wrong(file, error)}") from error
     if not found:
-        raise BadInput(f'{file.name} declares no scraper; put @scraper("some-id") on a class that extends HttpScraper')
+        raise BadInput(
+            f'{file.name} declares no scraper; put @scraper("some-id") on a class that extends HttpScraper '
+            "or BrowserScraper"
+        )
     return {cls.id: cls for cls in found}
 
 
@@ -97,7 +101,7 @@ def _arguments(source: str, start: int) -> dict[str, Any]:
         (cls,) = ast.parse(source[start : begins.start()] + "class _: pass").body
     except (SyntaxError, ValueError):
         return {}
-    told: dict[str, Any] = {"description": _docstring(source, begins.end())}
+    told: dict[str, Any] = {"description": _docstring(source, begins.end()), "kind": _kind(source, begins.end())}
     for decorator in cls.decorator_list if isinstance(cls, ast.ClassDef) else ():
         for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
             if keyword.arg is not None:
@@ -106,6 +110,15 @@ def _arguments(source: str, start: int) -> dict[str, Any]:
                 except (ValueError, TypeError):
                     continue  # computed when the file runs; unknown until then
     return told
+
+
+_BASE: Final = re.compile(r"\w+\s*\(\s*(?:\w+\.)?(?P<base>Http|Browser)Scraper\b")
+
+
+def _kind(source: str, after_class: int) -> str:
+    """By the class that it extends; nothing when that is one of the author's own."""
+    found = _BASE.match(source, after_class)
+    return found["base"].lower() if found is not None else ""
 
 
 _DOCSTRING: Final = re.compile(r'[^\n]*:\s*\n\s+(?:"""|\'\'\'|")(?P<text>[^\n"]*)')

@@ -15,7 +15,7 @@ from swath.domain.errors import BadInput, UnknownName
 from swath.kit.author_errors import one_line
 from swath.kit.declare import ScraperInfo, is_declared
 from swath.kit.files import declarations, declares, files_in, load_file
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.kit.shipped import SHIPPED, Shipped
 from swath.kit.vet import check_class, make
 
@@ -37,9 +37,9 @@ class Registry:
         self._folders = tuple(folders)
         self._default = default
         self._shipped = {row.info.id: row for row in shipped}
-        self._loaded: dict[tuple[str, str | None], HttpScraper] = {}
+        self._loaded: dict[tuple[str, str | None], Scraper] = {}
 
-    def get(self, scraper_id: str, source: str | None = None) -> HttpScraper:
+    def get(self, scraper_id: str, source: str | None = None) -> Scraper:
         """The scraper of that id, from the file `source` if one is given. Raises UnknownName, or BadInput if broken."""
         key = (scraper_id, source)
         if key not in self._loaded:
@@ -47,7 +47,7 @@ class Registry:
             self._loaded[key] = make(cls)
         return self._loaded[key]
 
-    def resolve(self, reference: str | None) -> tuple[HttpScraper, str | None]:
+    def resolve(self, reference: str | None) -> tuple[Scraper, str | None]:
         """What a person means: an id, or the path of a .py file with one scraper in it; then with its absolute path."""
         reference = reference or self._default
         if reference is None:
@@ -74,7 +74,7 @@ class Registry:
             found.setdefault(point.name, _package_info(point))
         return sorted(found.values(), key=lambda info: info.id)
 
-    def _found(self, scraper_id: str) -> type[HttpScraper]:
+    def _found(self, scraper_id: str) -> type[Scraper]:
         row = self._shipped.get(scraper_id)
         if row is not None:
             return _imported(row.target, scraper_id)
@@ -87,14 +87,14 @@ class Registry:
         raise UnknownName.of("scraper", scraper_id, [info.id for info in self.infos()], _HINT)
 
 
-def _in_file(file: Path, scraper_id: str) -> type[HttpScraper]:
+def _in_file(file: Path, scraper_id: str) -> type[Scraper]:
     found = load_file(file)
     if scraper_id not in found:
         raise BadInput(f"{file.name} declares {', '.join(sorted(found))}, not {scraper_id!r}")
     return found[scraper_id]
 
 
-def _imported(target: str, scraper_id: str) -> type[HttpScraper]:
+def _imported(target: str, scraper_id: str) -> type[Scraper]:
     module_name, _, class_name = target.partition(":")
     try:
         cls: object = getattr(importlib.import_module(module_name), class_name)

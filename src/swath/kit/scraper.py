@@ -1,13 +1,14 @@
-"""HttpScraper: the class that authors subclass. `fetch` walks the site, `extract` reads the pages it brought back.
+"""Scraper: what all kinds of scrapers have in common. `fetch` walks the site, `extract` reads the pages it brought.
 
-The worker calls `parse_input`, then `collect`; pipeline/extract calls `extract` and checks what it returns.
+Authors subclass one of its kinds: http_scraper.py, browser_scraper.py. The worker calls `parse_input`, then `collect`;
+pipeline/extract calls `extract` and checks what it returns.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 from urllib.parse import urljoin
 
 from pydantic import ValidationError
@@ -17,18 +18,21 @@ from swath.domain.failure import Failure, FailureKind
 from swath.kit import models
 from swath.kit.author_errors import author_failure
 from swath.kit.pages import Fetched, Pages, named_pages
+from swath.web.collected import Collected
 from swath.web.page import WebPage
-from swath.web.session import WebSession
 
-__all__ = ["HttpScraper"]
+__all__ = ["Scraper", "ScraperKind"]
+
+ScraperKind = Literal["http", "browser"]
 
 
-class HttpScraper:
+class Scraper:
     """One instance serves all items at once, so it keeps nothing between them.
 
     `@scraper(…)` fills in id, name, version, description and sites. Raise NotFound to say that there is no such record.
     """
 
+    kind: ClassVar[ScraperKind] = "http"
     id: ClassVar[str] = ""
     name: ClassVar[str] = ""
     version: ClassVar[str] = ""
@@ -39,7 +43,7 @@ class HttpScraper:
     Input: ClassVar[type[models.Input]] = models.Input
     Output: ClassVar[type[models.Output]] = models.Output
 
-    async def fetch(self, item: Any, web: WebSession) -> Fetched:
+    async def fetch(self, item: Any, session: Any, /) -> Fetched:
         """Gets the pages of an item: one, several by name, or a list. They are stored, and handed to `extract`."""
         raise NotImplementedError(f"{type(self).__name__} has no fetch")
 
@@ -66,7 +70,7 @@ class HttpScraper:
     @property
     def has_extract(self) -> bool:
         """Whether there are records at all, or pages only."""
-        return type(self).extract is not HttpScraper.extract
+        return type(self).extract is not Scraper.extract
 
     def parse_input(self, raw: dict[str, Any]) -> models.Input:
         """The checked input. Raises Failed invalid_input, naming the fields."""
@@ -75,13 +79,13 @@ class HttpScraper:
         except ValidationError as error:
             raise Failed(Failure.of(FailureKind.INVALID_INPUT, models.explain(error))) from None
 
-    async def collect(self, item: models.Input, web: WebSession) -> Pages:
+    async def collect(self, item: models.Input, session: Collected) -> Pages:
         """Fetches, and leaves every page that is to be stored with the session, under its name.
 
         Raises what `fetch` means to raise; any other exception becomes Failed internal, with the author's line.
         """
         try:
-            fetched = await self.fetch(item, web)
+            fetched = await self.fetch(item, session)
             if isinstance(fetched, Iterator):
                 fetched = list(fetched)  # a generator is the author's code too
         except SwathError:
@@ -90,11 +94,11 @@ class HttpScraper:
             raise _meant(error) or Failed(self.blame(error)) from error
         try:
             for name, page in named_pages(fetched):
-                _keep(web, name, page)
+                _keep(session, name, page)
         except (TypeError, ValueError) as error:  # no line of the author's is at hand: fetch has returned
             message = f"what fetch returned cannot be stored: {error}"
             raise Failed(Failure.of(FailureKind.INTERNAL, message)) from error
-        return Pages(web.pages)
+        return Pages(session.pages)
 
     def blame(self, error: Exception) -> Failure:
         """The failure for an exception that the author did not mean to raise."""
@@ -115,14 +119,14 @@ def _meant(error: Exception) -> SwathError | None:
 _GRAVEST: Final = (LeaseLost, SiteHeld, Failed, NotFound)
 
 
-def _keep(web: WebSession, name: str, page: WebPage) -> None:
-    before = web.pages.get(name)
+def _keep(session: Collected, name: str, page: WebPage) -> None:
+    before = session.pages.get(name)
     if before is not None:
         if before is page:
             return  # fetch has kept it already, and it was looked over then
         if before.page is not getattr(page, "page", before.page):
             raise ValueError(f"two pages are named {name!r}; give one of them another name")
-    web.keep(page, name)
+    session.keep(page, name)
     # A page that was fetched under one name and is returned under another is stored once, under the latter.
-    for other in [key for key, one in web.pages.items() if one is page and key != name]:
-        del web.pages[other]
+    for other in [key for key, one in session.pages.items() if one is page and key != name]:
+        del session.pages[other]

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from swath.kit.declare import ScraperInfo
+from swath.kit.scraper import ScraperKind
 
 __all__ = ["SHIPPED", "Shipped"]
 
@@ -21,9 +22,9 @@ class Shipped(msgspec.Struct, frozen=True):
     target: str
 
 
-def _row(target: str, scraper_id: str, name: str, version: str, description: str, *sites: str) -> Shipped:
+def _row(target: str, scraper_id: str, name: str, description: str, *sites: str, kind: ScraperKind = "http") -> Shipped:
     info = ScraperInfo(
-        id=scraper_id, name=name, version=version, description=description, sites=sites, origin="shipped"
+        id=scraper_id, name=name, version="1", description=description, sites=sites, origin="shipped", kind=kind
     )
     return Shipped(info, target)
 
@@ -33,22 +34,27 @@ SHIPPED: Final[tuple[Shipped, ...]] = (
         "swath.scrapers.demo_county:DemoCounty",
         "demo-county",
         "Demo county treasurer",
-        "1",
         "Parcels of the demo site: disclaimer, search, detail in two layouts, and the bill if asked for.",
         "demo.local",
+    ),
+    _row(
+        "swath.scrapers.demo_county_browser:DemoCountyBrowser",
+        "demo-county-browser",
+        "Demo county treasurer, in a browser",
+        "Parcels of the demo site as scripts show them: dialog, search, rows on scrolling, bill if asked for.",
+        "demo.local",
+        kind="browser",
     ),
     _row(
         "swath.scrapers.example_fail:ExampleFail",
         "example-fail",
         "Example: always fails",
-        "1",
         "Fails every item as a broken server would, without a network; shows retries, failures and circuits.",
     ),
     _row(
         "swath.scrapers.example_http:ExampleHttp",
         "example-http",
         "Example: echo over HTTP",
-        "1",
         "Sends its input to the echo of the demo site and reads it back from the answer.",
         "demo.local",
     ),
@@ -56,7 +62,6 @@ SHIPPED: Final[tuple[Shipped, ...]] = (
         "swath.scrapers.example_mock:ExampleMock",
         "example-mock",
         "Example: no network",
-        "1",
         "Makes a small page of any input and reads it back; nothing is fetched.",
     ),
 )

@@ -13,7 +13,7 @@ from pydantic import Field
 from swath import Date, HttpScraper, Input, Maybe, Money, NotFound, Output, Pages, WebPage, WebSession, scraper
 from swath.scrapers.demo_site import demo_url
 
-__all__ = ["DemoCounty"]
+__all__ = ["LABELS", "DemoCounty", "Parcel", "ParcelInput", "check_amounts"]
 
 
 class ParcelInput(Input):
@@ -52,7 +52,7 @@ class Parcel(Output):
 
 
 # The labels in the one layout and in the other.
-_LABELS: Final = {
+LABELS: Final = {
     "owner": ("Owner", "Owner of record"),
     "mailing_address": ("Mailing address", "Mail to"),
     "situs_address": ("Property address", "Situs"),
@@ -110,13 +110,18 @@ class DemoCounty(HttpScraper):
     def extract(self, pages: Pages) -> dict[str, Any]:
         page = pages.main
         _check_found(page)
-        return {"parcel_id": page.text_of("#parcelNumber"), **page.pairs(_DETAILS).fields(_LABELS)}
+        return {"parcel_id": page.text_of("#parcelNumber"), **page.pairs(_DETAILS).fields(LABELS)}
 
     def validate_result(self, record: Parcel) -> None:
-        if record.first_half_due + record.second_half_due != record.total_due:
-            raise ValueError("the halves do not add up to total_due")
-        if record.total_due - record.paid != record.balance_due:
-            raise ValueError("total_due less paid is not balance_due")
+        check_amounts(record)
+
+
+def check_amounts(record: Parcel) -> None:
+    """Raises ValueError when they do not add up."""
+    if record.first_half_due + record.second_half_due != record.total_due:
+        raise ValueError("the halves do not add up to total_due")
+    if record.total_due - record.paid != record.balance_due:
+        raise ValueError("total_due less paid is not balance_due")
 
 
 def _check_found(page: WebPage) -> None:

@@ -81,6 +81,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     proxy_custom_price_per_1000: float | None = None
     proxy_cooldown_seconds: float = 30.0
     proxy_recheck_seconds: float = 60.0
+    chromium: Path | None = None
+    browsers: int = 2
+    browser_concurrency: int | None = None
+    browser_pages: int = 100
+    browser_mib: int = 1_024
+    browser_minutes: float = 30.0
+    browser_user: str = "nobody"
+    browser_headless: bool = True
+    browser_provider: str = "local"
+    browser_sessions: int | None = None
+    browser_session_seconds: float = 1_800.0
+    browser_cdp_url: Secret | None = None
+    browserbase_url: str = "https://api.browserbase.com"
+    browserbase_api_key: Secret | None = None
+    browserbase_project: str | None = None
+    browserbase_region: str | None = None
+    browserbase_creations_per_minute: int = 25
 
     @property
     def places(self) -> Places:

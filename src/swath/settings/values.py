@@ -15,6 +15,7 @@ from swath.integrations.webhook.sign import key_of
 from swath.proxies.bright_data import check_url
 from swath.proxies.custom import parse_proxies
 from swath.proxies.setup import ZONED
+from swath.settings.numbers import count, price, seconds, switch
 from swath.settings.places import ResultsPlace, SqsPlace, StorePlace, parse_queue, parse_results, parse_store
 
 __all__ = ["PARSERS", "masked", "parse_host", "parse_server"]
@@ -150,36 +151,14 @@ def _host_names(given: object, name: str, folder: Path) -> tuple[str, ...]:
 
 
 def _port(given: object, name: str, folder: Path) -> int:
-    port = 0 if str(given) == "0" else _count(given, name, folder)
+    port = 0 if str(given) == "0" else count(given, name, folder)
     if port > 65_535:
         raise BadInput(f"{name} must be a port, 0 to 65535 (0 takes a free one), not {given!r}")
     return port
 
 
 def _all_seconds(given: object, name: str, folder: Path) -> tuple[float, ...]:
-    return tuple(_seconds(part, name, folder) for part in _listed(given, name, "seconds, such as 2, 4, 8"))
-
-
-def _price(given: object, name: str, folder: Path) -> float:
-    return 0.0 if str(given) == "0" else _seconds(given, name, folder)
-
-
-def _seconds(given: object, name: str, folder: Path) -> float:
-    del folder
-    try:
-        value = float(given) if isinstance(given, (str, int, float)) and not isinstance(given, bool) else 0.0
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise BadInput(f"{name} must be a number above 0, not {given!r}")
-    return value
-
-
-def _count(given: object, name: str, folder: Path) -> int:
-    value = _seconds(given, name, folder)
-    if not value.is_integer():
-        raise BadInput(f"{name} must be a whole number above 0, not {given!r}")
-    return int(value)
+    return tuple(seconds(part, name, folder) for part in _listed(given, name, "seconds, such as 2, 4, 8"))
 
 
 def _level(given: object, name: str, folder: Path) -> str:
@@ -189,19 +168,22 @@ def _level(given: object, name: str, folder: Path) -> str:
     return level
 
 
-def _log_format(given: object, name: str, folder: Path) -> str:
-    form = _text(given, name, folder).lower()
-    if form not in {"json", "text"}:
-        raise BadInput(f"{name} must be json or text, not {given!r}")
-    return form
+def _one_of(*words: str) -> Callable[[object, str, Path], str]:
+    def parse(given: object, name: str, folder: Path) -> str:
+        word = _text(given, name, folder).lower()
+        if word not in words:
+            raise BadInput(f"{name} must be {' or '.join(words)}, not {given!r}")
+        return word
+
+    return parse
 
 
-def _switch(given: object, name: str, folder: Path) -> bool:
-    del folder
-    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    if str(given).lower() not in words:
-        raise BadInput(f"{name} must be 1 or 0, not {given!r}")
-    return words[str(given).lower()]
+def _cdp_url(given: object, name: str, folder: Path) -> Secret:
+    """Nothing of it is told: whoever has it has the browser."""
+    url = _secret(given, name, folder)
+    if re.fullmatch(r"(wss?|https?)://[^/?#\s]+([/?]\S*)?", url.reveal()) is None:
+        raise BadInput(f"{name} must be an address that begins with ws://, wss://, http:// or https://")
+    return url
 
 
 PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
@@ -211,15 +193,15 @@ PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
     "results": _results,
     "scrapers": _paths,
     "default_scraper": _text,
-    "lease_seconds": _seconds,
-    "heartbeat_seconds": _seconds,
-    "grace_seconds": _seconds,
-    "standstill_seconds": _seconds,
-    "max_items": _count,
+    "lease_seconds": seconds,
+    "heartbeat_seconds": seconds,
+    "grace_seconds": seconds,
+    "standstill_seconds": seconds,
+    "max_items": count,
     "log_level": _level,
-    "log_format": _log_format,
-    "traces": _switch,
-    "fsync": _switch,
+    "log_format": _one_of("json", "text"),
+    "traces": switch,
+    "fsync": switch,
     "sites": _path,
     "allow_private": _hosts_and_ports,
     "demo_url": parse_server,
@@ -227,26 +209,41 @@ PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
     "host": parse_host,
     "port": _port,
     "allowed_hosts": _host_names,
-    "max_body_bytes": _count,
-    "requests_per_minute": _count,
-    "queue_depth": _count,
-    "task_retention_days": _seconds,
+    "max_body_bytes": count,
+    "requests_per_minute": count,
+    "queue_depth": count,
+    "task_retention_days": seconds,
     "public_url": parse_server,
     "server": parse_server,
     "service_key": _secret,
     "webhook_url": _webhook_url,
     "webhook_secret": _webhook_secrets,
     "webhook_retry_seconds": _all_seconds,
-    "webhook_timeout_seconds": _seconds,
+    "webhook_timeout_seconds": seconds,
     "proxy_url": _proxy_url,
     "proxy_customer": _plain,
     "proxy_ca_file": _path,
     **{f"proxy_{tier.value}_zone": _plain for tier in ZONED},
     **{f"proxy_{tier.value}_password": _secret for tier in ZONED},
     "proxy_custom_urls": _proxy_urls,
-    **{
-        f"proxy_{tier.value}_price_per_{unit}": _price for tier in (*ZONED, ProxyType.CUSTOM) for unit in ("gb", "1000")
-    },
-    "proxy_cooldown_seconds": _seconds,
-    "proxy_recheck_seconds": _seconds,
+    **{f"proxy_{tier.value}_price_per_{unit}": price for tier in (*ZONED, ProxyType.CUSTOM) for unit in ("gb", "1000")},
+    "proxy_cooldown_seconds": seconds,
+    "proxy_recheck_seconds": seconds,
+    "chromium": _path,
+    "browsers": count,
+    "browser_concurrency": count,
+    "browser_pages": count,
+    "browser_mib": count,
+    "browser_minutes": seconds,
+    "browser_user": _plain,
+    "browser_headless": switch,
+    "browser_provider": _one_of("local", "cdp", "browserbase"),
+    "browser_sessions": count,
+    "browser_session_seconds": seconds,
+    "browser_cdp_url": _cdp_url,
+    "browserbase_url": parse_server,
+    "browserbase_api_key": _secret,
+    "browserbase_project": _plain,
+    "browserbase_region": _plain,
+    "browserbase_creations_per_minute": count,
 }

@@ -1,19 +1,17 @@
 """Gateway: the HTTP client's only way to a proxy. Listens on loopback, adds credentials that nobody else knows, counts.
 
-Before: the client, which shows a token. After: the upstream proxy. It sees what the client would lose: how a proxy
+Before: the client, which shows a token. After: the proxy (upstream.py). It sees what the client would lose: how a proxy
 says no to a CONNECT, that it hangs, that it talks garbage.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from swath.domain.errors import Failed
 from swath.proxies.route import Route
 from swath.web.relay import (
     HEAD_BYTES,
@@ -28,15 +26,12 @@ from swath.web.relay import (
     until_one_ends,
 )
 from swath.web.trip import Line, Trip
+from swath.web.upstream import Dial, Streams, open_upstream
 
-__all__ = ["GATEWAY_HEADER", "Dial", "Gateway"]
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Dial = Callable[[str, str, int], Awaitable[Streams]]  # scheme, host, port of a proxy; raises Failed or OSError
+__all__ = ["GATEWAY_HEADER", "Gateway"]
 
 GATEWAY_HEADER: Final = "x-swath-gateway"  # on answers of its own, with the token: a site cannot make one up
 _HEAD_SECONDS: Final = 10.0
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?")
 _GONE: Final = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError)
 
 
@@ -104,7 +99,7 @@ class Gateway:
 
     async def _carry(self, trip: Trip, line: Line, head: Head, client: Streams) -> None:
         tunnel = head.first.startswith(b"CONNECT ")
-        proxy = await self._opened(trip, line, head if tunnel else None)
+        proxy = await open_upstream(self._dial, trip, line, tunnel=tunnel)
         if proxy is None:
             own = f"{GATEWAY_HEADER}: {trip.token}".encode()
             client[1].write(
@@ -121,60 +116,6 @@ class Gateway:
             await until_one_ends(up, down)
         finally:
             await closed(proxy[1])
-
-    # -- the proxy's side ----------------------------------------------------------------------------------------------
-
-    async def _opened(self, trip: Trip, line: Line, connect: Head | None) -> Streams | None:
-        """A connection to the proxy, with a tunnel through it if one was asked for. None: the trip knows why not."""
-        proxy: Streams | None = None
-        try:
-            async with asyncio.timeout(trip.connect_seconds):
-                proxy = await self._dial(trip.scheme, trip.host, trip.port)
-                if connect is None or await _tunnelled(trip, line, proxy):
-                    return proxy
-        except Failed as failed:
-            trip.refused(line.authority, failed.failure)
-        except TimeoutError:
-            trip.failed(line.authority, "did not answer in time")
-        except OSError:
-            trip.failed(line.authority, "cannot be reached" if proxy is None else "closed the connection")
-        except asyncio.IncompleteReadError as error:
-            trip.failed(
-                line.authority, "answered something that is no HTTP" if error.partial else "closed the connection"
-            )
-        except asyncio.LimitOverrunError:
-            trip.failed(line.authority, "answered something that is no HTTP")
-        except asyncio.CancelledError:
-            if proxy is not None:
-                proxy[1].close()
-            raise
-        if proxy is not None:
-            await closed(proxy[1])
-        return None
-
-
-async def _tunnelled(trip: Trip, line: Line, proxy: Streams) -> bool:
-    authority = line.authority.encode()
-    asked = b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (authority, authority, trip.authorization)
-    proxy[1].write(asked)
-    trip.meter.sent_bytes += len(asked)
-    head = await read_head(proxy[0])
-    trip.meter.received_bytes += len(head.first) + sum(len(raw) + 2 for _, raw in head.fields) + 4
-    status = _STATUS_LINE.fullmatch(head.first)
-    if status is None:
-        trip.failed(line.authority, "answered something that is no HTTP")
-        return False
-    if status[1].startswith(b"2"):
-        return True
-    headers = tuple(
-        (name.decode("latin-1"), raw.partition(b":")[2].strip().decode("latin-1")) for name, raw in head.fields
-    )
-    refusal = trip.read_refusal(int(status[1]), headers, tunnel=True)
-    if refusal is None:
-        trip.failed(line.authority, f"made no tunnel ({int(status[1])})")
-    else:
-        trip.refused(line.authority, refusal)
-    return False
 
 
 @contextmanager

@@ -6,9 +6,7 @@ Comes after the session, beside wreq_transport. Says whose fault a failure was: 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import OrderedDict
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +20,7 @@ from swath.web.egress.guard import Guard
 from swath.web.gateway import GATEWAY_HEADER, Gateway
 from swath.web.transport import Request, Response, Transport
 from swath.web.trip import Trip
+from swath.web.upstream import ProxyDial
 from swath.web.wreq_exchange import Exchanges, Limits
 
 if TYPE_CHECKING:
@@ -45,6 +44,7 @@ class ProxiedTransport:
         self._ca_file = ca_file
         self._exchanges: Exchanges | None = None
         self._pools: OrderedDict[tuple[float, str | None, Path | None], wreq.Client] = OrderedDict()
+        self._dial = ProxyDial(guard, ca_file)
         self._gateway = Gateway(self._dial)
         self._starting = asyncio.Lock()
         self._closed = False
@@ -130,20 +130,6 @@ class ProxiedTransport:
         self._pools.move_to_end(key)
         return client
 
-    async def _dial(self, scheme: str, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to a proxy, at an address that was checked. Raises Failed or OSError."""
-        try:
-            target = await self._guard.check_proxy(host, port)
-        except Failed as failed:
-            if failed.failure.kind not in {_K.DNS_TEMPORARY, _K.DNS_UNKNOWN}:
-                raise
-            raise OSError("the proxy's name cannot be looked up") from None
-        tls = _tls_to_proxy(self._ca_file) if scheme == "https" else None
-        for address in target.addresses[:-1]:
-            with suppress(OSError):
-                return await _connected(str(address), port, tls, host)
-        return await _connected(str(target.addresses[-1]), port, tls, host)
-
 
 class RoutedTransport:
     """Implements Transport: sends each request by the way it names."""
@@ -160,20 +146,6 @@ class RoutedTransport:
         """See Transport."""
         await self._direct.close()
         await self._proxied.close()
-
-
-async def _connected(
-    address: str, port: int, tls: ssl.SSLContext | None, host: str
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    name = host if tls is not None else None
-    return await asyncio.open_connection(address, port, ssl=tls, server_hostname=name, limit=256 * 1024)
-
-
-def _tls_to_proxy(ca_file: Path | None) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if ca_file is not None:
-        context.load_verify_locations(ca_file)
-    return context
 
 
 def _blamed(failure: Failure, trip: Trip, authority: str, route: Route) -> Failure:

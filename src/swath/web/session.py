@@ -20,13 +20,14 @@ from swath.web.address import Fields, pairs_of, resolve, shown, with_params
 from swath.web.cache import AttemptCache
 from swath.web.charset import charset_of, content_type_of
 from swath.web.classify import PAGE, Verdict, classify
+from swath.web.collected import Collected
 from swath.web.cookies import CookieJar
 from swath.web.encode import URLENCODED, urlencoded
 from swath.web.form import FormSent
 from swath.web.gate import Gate, OpenGate
 from swath.web.header_sets import headers_for
 from swath.web.page import DEFAULT_NAME, WebPage
-from swath.web.page_check import check_name, check_page
+from swath.web.page_check import check_name
 from swath.web.redirects import MOST_REDIRECTS, next_request
 from swath.web.transport import Headers, Request, Response, Transport
 
@@ -48,16 +49,13 @@ class _Judged(msgspec.Struct, frozen=True):
     as_it_is: bool = False
 
 
-class WebSession:
+class WebSession(Collected):
     """A browser's memory without the browser. Every method raises Failed for what is no answer.
 
     Each request passes the `gate`, redirect hops included, which may let it wait or stop the attempt.
     """
 
-    __slots__ = (
-        *("_base_url", "_cache", "_clock", "_cookies", "_gate", "_timeouts", "_transport"),
-        *("bytes", "downloads", "pages", "refused", "requests"),
-    )
+    __slots__ = ("_base_url", "_cache", "_clock", "_cookies", "_gate", "_timeouts", "_transport")
 
     def __init__(
         self,
@@ -68,6 +66,7 @@ class WebSession:
         gate: Gate | None = None,
         cache: AttemptCache | None = None,
     ) -> None:
+        super().__init__()
         self._transport = transport
         self._timeouts = timeouts
         self._clock = clock
@@ -75,23 +74,6 @@ class WebSession:
         self._gate = OpenGate() if gate is None else gate
         self._cache = cache
         self._cookies = CookieJar()
-        self.requests = 0
-        self.bytes = 0
-        self.refused: Page | None = None  # what came last and was no page: a wall, an outage
-        self.pages: dict[str, WebPage] = {}
-        self.downloads: list[Download] = []
-
-    @property
-    def kept(self) -> dict[str, Page]:
-        """The pages to be stored, by name, in the order in which they were kept."""
-        return {name: page.page for name, page in self.pages.items()}
-
-    def keep(self, page: WebPage, name: str = DEFAULT_NAME) -> WebPage:
-        """Stores a page under a name, in the place of one that was kept under it before."""
-        check_page(page)
-        check_name(name, "page")
-        kept = self.pages[name] = page.named(name)
-        return kept
 
     async def get(
         self,
@@ -146,8 +128,7 @@ class WebSession:
         if content_type is not None and page.page.content_type != content_type:
             message = f"{shown(page.url)} is {page.page.content_type}, not {content_type}"
             raise Failed(Failure.of(FailureKind.LAYOUT_CHANGED, message))
-        self.downloads = [kept for kept in self.downloads if kept.name != filename]
-        self.downloads.append(Download(filename, page.page))
+        self._keep_download(Download(filename, page.page))
         return page
 
     async def send_form(self, sent: FormSent, name: str | None) -> WebPage:

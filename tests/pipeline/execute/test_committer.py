@@ -21,7 +21,7 @@ from swath.domain.lease import Grant, Lease, LeasedItem, Report
 from swath.domain.page import Page
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
-from swath.kit.scraper import HttpScraper
+from swath.kit.http_scraper import HttpScraper
 from swath.pipeline.dispatch.waits import Waits
 from swath.pipeline.execute.attempt import Bench
 from swath.pipeline.execute.committer import Committer

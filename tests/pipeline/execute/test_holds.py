@@ -18,7 +18,7 @@ from swath.domain.site_circuit import CircuitState
 from swath.domain.transitions import ItemState, JobState
 from swath.kit import models
 from swath.kit.declare import scraper as declare
-from swath.kit.scraper import HttpScraper
+from swath.kit.http_scraper import HttpScraper
 from swath.pipeline.execute.holds import Holds
 from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.worker import Worker

@@ -21,7 +21,7 @@ from swath.entrypoints.api.envelope import request_id
 from swath.entrypoints.api.errors import ApiError, ErrorCode
 from swath.entrypoints.api.ordering import check_address
 from swath.entrypoints.api.problems import Problem, refused_fields
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.pipeline.accept.on_demand import Demand, Target, WrongTarget, demand_of, takes_url
 from swath.pipeline.dispatch.announce import announce
 
@@ -75,7 +75,7 @@ async def place(controller: Controller, demand: Demand) -> JobStatus:
     return status
 
 
-async def _scraper(controller: Controller, wish: Wish) -> HttpScraper:
+async def _scraper(controller: Controller, wish: Wish) -> Scraper:
     scraper = await asyncio.to_thread(controller.registry.get, wish.target_type)
     if not takes_url(scraper.Input):
         told = f"scraper {scraper.id!r} takes no address; order a job of it with POST /jobs"

@@ -22,7 +22,7 @@ from swath.entrypoints.api.controller import Controller
 from swath.entrypoints.api.envelope import request_id
 from swath.entrypoints.api.problems import MOST_TOLD, Problem, path_of, refused_fields
 from swath.kit.author_errors import one_line
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.pipeline.accept.batches import CheckedBatch, checked_batches
 from swath.pipeline.accept.callback import check_callback
 from swath.pipeline.accept.check import RowChecker
@@ -61,7 +61,7 @@ async def order(controller: Controller, body: NewJob, idempotency_key: str | Non
     return status, new and _is_ours(status.job, job)
 
 
-def _job_of(body: NewJob, scraper: HttpScraper, idempotency_key: str | None, now: float) -> Job:
+def _job_of(body: NewJob, scraper: Scraper, idempotency_key: str | None, now: float) -> Job:
     job_id = body.job_id
     if job_id is None:  # the same key gives the same job, and the store compares what was ordered under it
         made = f"{scraper.id}-{secrets.token_hex(8)}"
@@ -107,7 +107,7 @@ async def _exists(controller: Controller, job_id: str) -> bool:
 
 
 async def _with_items(
-    controller: Controller, job: Job, scraper: HttpScraper, rows: list[dict[str, Any]], *, new: bool
+    controller: Controller, job: Job, scraper: Scraper, rows: list[dict[str, Any]], *, new: bool
 ) -> JobStatus:
     store, checker = controller.services.store, RowChecker(scraper.Input, wrapped=True)
     source = GivenRows("items", rows)
@@ -121,7 +121,7 @@ async def _with_items(
     return report.status or await store.status(job.job_id)
 
 
-def _refuse_wrong(batches: list[CheckedBatch], rows: list[dict[str, Any]], scraper: HttpScraper) -> None:
+def _refuse_wrong(batches: list[CheckedBatch], rows: list[dict[str, Any]], scraper: Scraper) -> None:
     """Raises ApiError with the path of every wrong field, as far as there is room."""
     bad = [row for batch in batches for row in batch.bad]
     problems: list[Problem] = []
@@ -133,7 +133,7 @@ def _refuse_wrong(batches: list[CheckedBatch], rows: list[dict[str, Any]], scrap
         raise refused_fields(problems, len(problems) + max(0, len(bad) - MOST_TOLD))
 
 
-def _wrong_fields(at: int, row: dict[str, Any], scraper: HttpScraper) -> list[Problem]:
+def _wrong_fields(at: int, row: dict[str, Any], scraper: Scraper) -> list[Problem]:
     """What the input model says, field by field; nothing if it is not the model that refuses the row."""
     try:
         scraper.Input.model_validate(row["input"])
@@ -156,7 +156,7 @@ def _repeated(batches: list[CheckedBatch]) -> Iterator[Problem]:
             yield Problem(f"items[{item.seq - 1}].item_id", f"items[{at - 1}] has the same id")
 
 
-async def _vet(controller: Controller, job: Job, scraper: HttpScraper, batches: list[CheckedBatch]) -> None:
+async def _vet(controller: Controller, job: Job, scraper: Scraper, batches: list[CheckedBatch]) -> None:
     """Raises BadInput when robots.txt denies all of it, as for a job that was ordered by command."""
     inputs = [item.input for batch in batches for item in batch.batch.items]
     try:

@@ -20,7 +20,7 @@ from swath.entrypoints.api.errors import ApiError, translated
 from swath.entrypoints.api.loads import LEAST_BYTES_PER_SECOND, Loads, Pace
 from swath.entrypoints.api.problems import Problem, refused_fields
 from swath.kit.author_errors import one_line
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.file_source import Format
 from swath.pipeline.accept.report import LoadOptions, LoadReport, RowsRefused
@@ -96,7 +96,7 @@ async def take_in(controller: Controller, job_id: str, request: Request, order: 
 
 
 async def _load(
-    controller: Controller, job_id: str, request: Request, order: LoadOrder, scraper: HttpScraper
+    controller: Controller, job_id: str, request: Request, order: LoadOrder, scraper: Scraper
 ) -> LoadReport:
     store, stream = controller.services.store, ByteStream()
     start = await find_start(store, job_id, order.key, order.offset)

@@ -22,7 +22,7 @@ from swath.domain.transitions import JobState
 from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.progress import Display
 from swath.kit.registry import Registry
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.pipeline.accept.callback import check_callback
 from swath.pipeline.accept.check import RowChecker
 from swath.pipeline.accept.file_source import FileSource, Format
@@ -47,7 +47,7 @@ class Intake(msgspec.Struct, frozen=True):
     """An Order made ready: the job, its rows, and how they are checked. `on_disk`: they cannot fail to come."""
 
     job: Job
-    scraper: HttpScraper
+    scraper: Scraper
     rows: RowSource
     checker: RowChecker
     options: LoadOptions
@@ -140,7 +140,7 @@ async def take_in(
     return status
 
 
-def _job_of(order: Order, scraper: HttpScraper, source: str | None, now: float) -> Job:
+def _job_of(order: Order, scraper: Scraper, source: str | None, now: float) -> Job:
     job_id = derived_job_id(order, scraper.id, source) if order.job_id is None else order.job_id
     check_job_id(job_id, "--job-id")
     return Job(

@@ -29,8 +29,8 @@ def list_(as_json: bool) -> None:
         print_json([_as_json(info) for info in infos])
         return
     print_table(
-        ("scraper", "version", "description", "from"),
-        [(info.id, info.version, info.description, info.origin) for info in infos],
+        ("scraper", "kind", "version", "description", "from"),
+        [(info.id, info.kind or "?", info.version, info.description, info.origin) for info in infos],
         shorten=("scraper", "description", "from"),
     )
 
@@ -43,6 +43,7 @@ def show(reference: str, as_json: bool) -> None:
     found, source = make_registry(begin()).resolve(reference)
     about: dict[str, Any] = {
         "scraper_id": found.id,
+        "kind": found.kind,
         "name": found.name,
         "version": found.version,
         "description": found.description,
@@ -61,6 +62,7 @@ def show(reference: str, as_json: bool) -> None:
 def _as_json(info: ScraperInfo) -> dict[str, Any]:
     return {
         "scraper_id": info.id,
+        "kind": info.kind or None,
         "name": info.name,
         "version": info.version,
         "description": info.description,

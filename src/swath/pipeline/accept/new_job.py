@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swath.domain.errors import BadInput
 from swath.domain.job import JOB_ID_LIMIT
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 
 __all__ = ["check_job_id", "sites_of"]
 
@@ -17,6 +17,6 @@ def check_job_id(job_id: str, what: str = "job_id") -> None:
         raise BadInput(f"{what} must not be {job_id!r}: no address could lead to it")
 
 
-def sites_of(scraper: HttpScraper) -> tuple[str, ...]:
+def sites_of(scraper: Scraper) -> tuple[str, ...]:
     """The addresses that the scraper says it needs."""
     return (*scraper.sites, *([scraper.base_url] if scraper.base_url else []))

@@ -18,7 +18,7 @@ from swath.domain.errors import BadInput, Failed
 from swath.domain.item import Item
 from swath.domain.job import Job
 from swath.domain.policy import CircuitBreaker, ExecutionPolicy, Throttling
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.pipeline.accept.explain import described
 from swath.pipeline.accept.new_job import sites_of
 from swath.ports.job_store import Batch
@@ -72,7 +72,7 @@ def takes_url(model: type[BaseModel]) -> bool:
     return _URL in model.model_fields or _URL in aliases or model.model_config.get("extra") == "allow"
 
 
-def demand_of(scraper: HttpScraper, targets: Sequence[Target], retention_days: float, template: Job) -> Demand:
+def demand_of(scraper: Scraper, targets: Sequence[Target], retention_days: float, template: Job) -> Demand:
     """Makes the job of these targets; `template` brings what is not the same for all: URL, labels, times.
 
     Raises WrongTarget for the first target that the scraper's input model refuses.
@@ -105,7 +105,7 @@ def _policy(retention_days: float) -> ExecutionPolicy:
     )
 
 
-def _checked(scraper: HttpScraper, number: int, target: Target) -> tuple[dict[str, Any], str | None]:
+def _checked(scraper: Scraper, number: int, target: Target) -> tuple[dict[str, Any], str | None]:
     """The input that is stored, and where the item begins."""
     if _URL in target.options:
         raise WrongTarget(number, "options.url", "the address is said by target_url")
@@ -127,7 +127,7 @@ def _checked(scraper: HttpScraper, number: int, target: Target) -> tuple[dict[st
     return input_, _start_url(scraper, parsed)
 
 
-def _start_url(scraper: HttpScraper, parsed: BaseModel) -> str | None:
+def _start_url(scraper: Scraper, parsed: BaseModel) -> str | None:
     try:
         return scraper.start_url(parsed)
     except Exception:  # noqa: BLE001 an author's code; whatever is wrong shows when the item runs

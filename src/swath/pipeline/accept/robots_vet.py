@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from swath.domain.errors import BadInput, Failed, SiteHeld, StoreUnavailable
 from swath.domain.job import Job
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.ports.job_store import JobStore
 from swath.web.passage import Network, Passage
 
@@ -28,7 +28,7 @@ ASK_SECONDS: Final = 30.0  # for a site that is slow to tell; then the job finds
 _PAGE_ITEMS: Final = 1_000
 
 
-async def refuse_if_robots_deny_all(store: JobStore, job: Job, scraper: HttpScraper, reach: Reach) -> None:
+async def refuse_if_robots_deny_all(store: JobStore, job: Job, scraper: Scraper, reach: Reach) -> None:
     """The same for a job whose items are in the store."""
 
     async def stored() -> AsyncGenerator[dict[str, Any], None]:
@@ -41,7 +41,7 @@ async def refuse_if_robots_deny_all(store: JobStore, job: Job, scraper: HttpScra
     await refuse_if_robots_deny(stored, job, scraper, reach)
 
 
-async def refuse_if_robots_deny(inputs: Inputs, job: Job, scraper: HttpScraper, reach: Reach) -> None:
+async def refuse_if_robots_deny(inputs: Inputs, job: Job, scraper: Scraper, reach: Reach) -> None:
     """Raises BadInput when not one item begins at an address that may be fetched.
 
     `reach` opens the way to the sites; a job that says nothing of where its items begin needs none.
@@ -77,7 +77,7 @@ def given_inputs(inputs: Iterable[dict[str, Any]]) -> Inputs:
 
 
 async def _first_if_all_denied(
-    inputs: AsyncIterator[dict[str, Any]], scraper: HttpScraper, passage: Passage
+    inputs: AsyncIterator[dict[str, Any]], scraper: Scraper, passage: Passage
 ) -> str | None:
     """The first address, if all are denied; None when one is not, or says nothing of where it begins."""
     first = None

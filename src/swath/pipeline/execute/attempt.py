@@ -19,9 +19,10 @@ from swath.domain.lease import LeasedItem
 from swath.domain.page import Page
 from swath.domain.result import Result
 from swath.kit.author_errors import one_line
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.observe.context import serve_item
 from swath.observe.spans import span
+from swath.pipeline.execute.browsers import Browsers, Place, visit_of
 from swath.pipeline.execute.patience import Patience
 from swath.pipeline.extract.extract import extract_record
 from swath.pipeline.finish.artifacts import REFUSED_PAGE
@@ -29,6 +30,7 @@ from swath.pipeline.results.stored_pages import StoredPages
 from swath.ports.clock import Clock
 from swath.proxies.ladder import blocked_on
 from swath.web.cache import AttemptCache
+from swath.web.collected import Collected
 from swath.web.passage import Network, Passage
 from swath.web.session import WebSession
 
@@ -36,14 +38,16 @@ __all__ = ["Bench", "Tried", "Turn", "attempt"]
 
 
 class Bench(msgspec.Struct, frozen=True):
-    """What every attempt of a lease works with. With `stored` pages there is no network to it."""
+    """What every attempt of a lease works with. With `stored` pages there is no network to it; with `browsers` it is
+    theirs."""
 
     job: Job
-    scraper: HttpScraper
+    scraper: Scraper
     network: Network
     clock: Clock
     worker_id: str
     stored: StoredPages | None = None
+    browsers: Browsers | None = None
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,12 +64,14 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One try at an item: what was tried before, what is asked before each request, and whose time it is."""
+    """One try at an item: what was tried before, what is asked before each request, whose time it is, and in which
+    session of the browsers it runs, if it needs one."""
 
     item: LeasedItem
     attempts: tuple[Attempt, ...]
     before_request: Callable[[], None]
     patience: Patience
+    place: Place | None = None
 
 
 class _Came(msgspec.Struct, frozen=True):
@@ -81,24 +87,56 @@ async def attempt(bench: Bench, turn: Turn) -> Tried:
     """Tries the item once, within `item_seconds`. Raises only LeaseLost, and CancelledError when the worker stops."""
     job = bench.job
     serve_item(job.request_id, job.job_id, turn.item.item_id, len(turn.attempts) + 1)
-    return await (_by_network(bench, turn) if bench.stored is None else _by_stored_pages(bench, turn, bench.stored))
+    if bench.stored is not None:
+        return await _by_stored_pages(bench, turn, bench.stored)
+    if bench.browsers is not None and turn.place is not None:
+        return await _by_browser(bench, turn, bench.browsers, turn.place)
+    return await _by_network(bench, turn)
 
 
 async def _by_network(bench: Bench, turn: Turn) -> Tried:
-    started_at, job = bench.clock.now(), bench.job
-    blocked = blocked_on(turn.attempts)
-    gate = Passage(bench.network, job, turn.before_request, turn.patience.waiting, blocked)
+    started_at, job, gate = bench.clock.now(), bench.job, _gate(bench, turn)
     cache = None
     if job.policy.cache_responses:
         cache = AttemptCache(bench.network.cache, job.job_id, turn.patience.waiting)
     web = WebSession(bench.network.transport, job.policy.timeouts, bench.clock, bench.scraper.base_url, gate, cache)
-    came = _Came()
-    try:
-        came = await _bounded(bench, turn, _fetch_and_extract(bench, turn.item, web))
-    finally:
-        gate.end(came.finding, came.failure)
+    came = await _through(gate, _bounded(bench, turn, _fetch_and_extract(bench, turn.item, web)))
     if cache is not None and came.failure is not None:
         cache.forget()
+    return _tried(bench, started_at, gate, web, came, 0 if cache is None else cache.hits)
+
+
+async def _by_browser(bench: Bench, turn: Turn, browsers: Browsers, place: Place) -> Tried:
+    """The same in a browser. Opening a context there is part of the attempt, and so is closing it."""
+    started_at, gate = bench.clock.now(), _gate(bench, turn)
+    visit = visit_of(place, bench.scraper, bench.job.policy, gate)
+    collected = Collected()
+
+    async def fetch_and_extract() -> tuple[Finding, Any]:
+        nonlocal collected
+        async with browsers.visit(place.ticket, visit) as collected:
+            return await _fetch_and_extract(bench, turn.item, collected)
+
+    came = await _through(gate, _bounded(bench, turn, fetch_and_extract()))
+    return _tried(bench, started_at, gate, collected, came)
+
+
+def _gate(bench: Bench, turn: Turn) -> Passage:
+    blocked = blocked_on(turn.attempts)
+    return Passage(bench.network, bench.job, turn.before_request, turn.patience.waiting, blocked)
+
+
+async def _through(gate: Passage, work: Awaitable[_Came]) -> _Came:
+    """The sites that the attempt met hear what came of it, and no more requests of it leave."""
+    came = _Came()
+    try:
+        came = await work
+    finally:
+        gate.end(came.finding, came.failure)
+    return came
+
+
+def _tried(bench: Bench, started_at: float, gate: Passage, web: Collected, came: _Came, cache_hits: int = 0) -> Tried:
     tried = Tried(
         attempt=Attempt(
             started_at=started_at,
@@ -109,7 +147,7 @@ async def _by_network(bench: Bench, turn: Turn) -> Tried:
             requests=web.requests,
             proxy_tier=gate.tier.value,
             cost=gate.cost,
-            cache_hits=0 if cache is None else cache.hits,
+            cache_hits=cache_hits,
         ),
         finding=came.finding,
         failure=came.failure,
@@ -165,7 +203,7 @@ async def _bounded(bench: Bench, turn: Turn, work: Awaitable[tuple[Finding, Any]
         return _Came(failure=Failure.of(FailureKind.INTERNAL, one_line(error)))
 
 
-async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: WebSession) -> tuple[Finding, Any]:
+async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: Collected) -> tuple[Finding, Any]:
     scraper = bench.scraper
     with span("fetch"):
         pages = await scraper.collect(scraper.parse_input(item.input), web)
@@ -175,7 +213,7 @@ async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: WebSession) ->
         return Finding.FOUND, extract_record(scraper, pages)
 
 
-def _pages(web: WebSession, failure: Failure | None, now: float) -> tuple[Page, ...]:
+def _pages(web: Collected, failure: Failure | None, now: float) -> tuple[Page, ...]:
     """What is to be stored; of an item that failed also the answer that was no page, for people to look at.
 
     Pages that authors made without a time are of now.

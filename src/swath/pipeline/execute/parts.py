@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from swath.kit.registry import Registry
 from swath.pipeline.dispatch.rescue import RescueBook
 from swath.pipeline.dispatch.sweeper import Sweeper
+from swath.pipeline.execute.browsers import Browsers
 from swath.pipeline.execute.outbox import GROUP_SECONDS
 from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
@@ -39,7 +41,8 @@ class Sender(Protocol):
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is built from; chosen in bootstrap. Without a `sweeper` nobody has to be told of work, and
-    every worker looks after everything. Without a `courier` webhooks are left to others."""
+    every worker looks after everything. Without a `courier` webhooks are left to others. `browsers` makes them when
+    they are first needed, and raises UserError where there are none; it is told whom to call when a session is free."""
 
     book: RescueBook
     queue: WorkQueue
@@ -52,6 +55,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     remover: Remover
     sweeper: Sweeper | None = None
     courier: Sender | None = None
+    browsers: Callable[[Callable[[], None]], Browsers] | None = None
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):

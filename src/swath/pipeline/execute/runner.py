@@ -20,6 +20,7 @@ from swath.domain.lease import Directive, Lease
 from swath.domain.retry import RetryIn, decide
 from swath.domain.transitions import ItemState
 from swath.pipeline.execute.attempt import Bench, Tried, Turn, attempt
+from swath.pipeline.execute.browsers import Place, Placing
 from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.outbox import Outbox, Outcome
 from swath.pipeline.execute.slots import JobSlots
@@ -39,6 +40,7 @@ class LeaseRunner:
 
     def __init__(self, lease: Lease, bench: Bench, deadline: float, slots: JobSlots, floor: Floor) -> None:
         self.lease = lease
+        self._placing = Placing(bench.scraper, bench.network.directory, bench.browsers)
         self.slots = slots
         self.floor = floor
         self.outbox = Outbox()
@@ -100,10 +102,17 @@ class LeaseRunner:
         """Starts one item, if there is a slot and the book lets it; whether it did."""
         if not self._can_start() or not (self._committed if self.lease.alone else self.slots.free > 0):
             return False
-        if not self.floor.book.begin(self.lease, self._ready[0].item.seq):
+        chosen = self._placing.choose(self._ready)
+        if chosen is None:
+            return False
+        index, place = chosen
+        if not self.floor.book.begin(self.lease, self._ready[index].item.seq):
+            self._placing.leave(place)
             self.stop()  # the job is paused, stops or has another policy; the rest goes back
             return False
-        self._start(self._ready.popleft())
+        work = self._ready[index]
+        del self._ready[index]
+        self._start(work, place)
         return True
 
     def _can_start(self) -> bool:
@@ -115,14 +124,14 @@ class LeaseRunner:
             and self._bench.clock.boot() < self.deadline
         )
 
-    def _start(self, work: Work) -> None:
-        running = Running(work, self._bench.clock.now(), self._bench.clock.boot())
+    def _start(self, work: Work, place: Place | None) -> None:
+        running = Running(work, self._bench.clock.now(), self._bench.clock.boot(), place)
         self._running[running.seq] = running
         if not self._announced:
             self.slots.take(running.seq)
         self._announced = self._committed = False
         before_request = functools.partial(self._before_request, running)
-        turn = Turn(work.item, work.attempts, before_request, running.patience)
+        turn = Turn(work.item, work.attempts, before_request, running.patience, place)
         running.task = asyncio.create_task(attempt(self._bench, turn))
         # Not in the task itself: one that is cancelled before its first step never runs, nor does its `finally`.
         running.task.add_done_callback(functools.partial(self._attempted, running))
@@ -177,6 +186,7 @@ class LeaseRunner:
         running.end()
         del self._running[running.seq]
         self.slots.give(running.seq)
+        self._placing.leave(running.place)
         self.floor.book.leave(self.lease, running.seq)
         if not self.lost:
             self._go_on(running.work, tried)

@@ -7,6 +7,7 @@ import asyncio
 from swath.domain.attempt import Attempt, Tries
 from swath.domain.lease import LeasedItem
 from swath.pipeline.execute.attempt import Tried
+from swath.pipeline.execute.browsers import Place
 from swath.pipeline.execute.patience import Patience
 
 __all__ = ["Running", "Work"]
@@ -32,6 +33,7 @@ class Running:
         "interrupted",
         "over",
         "patience",
+        "place",
         "sent",
         "started_at",
         "task",
@@ -39,8 +41,9 @@ class Running:
         "work",
     )
 
-    def __init__(self, work: Work, started_at: float, asked_at: float) -> None:
+    def __init__(self, work: Work, started_at: float, asked_at: float, place: Place | None) -> None:
         self.work = work
+        self.place = place
         self.started_at = started_at
         self.asked_at = asked_at  # when the book let it start, on the boot clock
         self.patience = Patience()

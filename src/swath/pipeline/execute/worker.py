@@ -11,13 +11,15 @@ import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
+from swath.domain.errors import BadInput, StoreDamaged, StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Lease
+from swath.kit.scraper import Scraper
 from swath.observe.crash_points import reach
 from swath.observe.spans import span
 from swath.pipeline.dispatch.waits import Waits
 from swath.pipeline.execute.attempt import Bench
+from swath.pipeline.execute.browsers import Browsers
 from swath.pipeline.execute.chores import Chore, keep_doing
 from swath.pipeline.execute.committer import Committer
 from swath.pipeline.execute.floor import Floor
@@ -128,8 +130,10 @@ class Worker:
     def _running(self) -> int:
         return sum(slots.running for slots in self._slots.values())
 
-    def _room(self) -> int:
-        return self._options.max_items - self._running()
+    def _room(self, browsers: Browsers | None = None) -> int:
+        """For so many more items; of a job in the browsers, as far as there is room in them too."""
+        room = self._options.max_items - self._running()
+        return room if browsers is None else min(room, browsers.free)
 
     async def _claim(self) -> Lease | None:
         options = self._options
@@ -163,15 +167,17 @@ class Worker:
             self._floor.admit(lease.fence)
         try:
             scraper = self._parts.registry.get(lease.job.scraper_id, lease.job.scraper_source)
+            browsers = self._browsers(scraper, lease)
         except UserError as error:
             _log.error("job %s is left to other workers: %s", lease.job.job_id, error)
             self._cannot_run.add(lease.job.job_id)
             work = self._parts.book.release(lease.worker_id, lease.fence)
         else:
             worker_id, stored = self._options.worker_id, self._stored_pages(lease)
-            bench = Bench(lease.job, scraper, self._parts.network, self._parts.clock, worker_id, stored)
+            bench = Bench(lease.job, scraper, self._parts.network, self._parts.clock, worker_id, stored, browsers)
             far = self._options.group_seconds > GROUP_SECONDS
-            new = JobSlots(lease.slots, lease.target, self._room, lease.revision, far=far)
+            room = functools.partial(self._room, browsers)
+            new = JobSlots(lease.slots, lease.target, room, lease.revision, far=far)
             slots = self._slots.setdefault(lease.job.job_id, new)
             slots.hope_for(lease.target, lease.revision)
             runner = LeaseRunner(lease, bench, deadline, slots, self._floor)
@@ -184,6 +190,19 @@ class Worker:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._ended, lease))
+
+    def _browsers(self, scraper: Scraper, lease: Lease) -> Browsers | None:
+        """Those that the job needs, if it does. Raises UserError when there are none."""
+        if scraper.kind != "browser" or lease.job.extracts is not None:
+            return None
+        if self._parts.browsers is None:
+            raise BadInput(f"scraper {scraper.id!r} needs a browser, and this worker has none")
+        return self._parts.browsers(self._browser_freed)
+
+    def _browser_freed(self) -> None:
+        """A session is free again, which may be later than the end of the item in it."""
+        self._floor.line.fill()
+        self._changed.set()
 
     def _stored_pages(self, lease: Lease) -> StoredPages | None:
         if lease.job.extracts is None:

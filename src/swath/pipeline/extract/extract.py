@@ -16,12 +16,12 @@ from swath.domain.failure import Failure, FailureKind
 from swath.domain.page import Page
 from swath.kit import models
 from swath.kit.pages import Pages
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 
 __all__ = ["extract_record"]
 
 
-def extract_record(scraper: HttpScraper, pages: Sequence[Page] | Pages) -> Any:
+def extract_record(scraper: Scraper, pages: Sequence[Page] | Pages) -> Any:
     """JSON-ready data, or None when the scraper only collects pages.
 
     Raises NotFound when the scraper does, and Failed: invalid_output when the record does not fit, internal when the
@@ -44,7 +44,7 @@ def extract_record(scraper: HttpScraper, pages: Sequence[Page] | Pages) -> Any:
         raise Failed(scraper.blame(error)) from error
 
 
-def _checked(scraper: HttpScraper, record: Any) -> Any:
+def _checked(scraper: Scraper, record: Any) -> Any:
     """The record as the output model has it; anything goes when the scraper declares no output."""
     if scraper.Output is models.Output or isinstance(record, scraper.Output):
         return record
@@ -53,8 +53,8 @@ def _checked(scraper: HttpScraper, record: Any) -> Any:
     return scraper.Output.model_validate(record)
 
 
-def _look_over(scraper: HttpScraper, checked: Any) -> None:
-    if type(scraper).validate_result is HttpScraper.validate_result:
+def _look_over(scraper: Scraper, checked: Any) -> None:
+    if type(scraper).validate_result is Scraper.validate_result:
         return
     for record in checked if isinstance(checked, list) else (checked,):
         try:

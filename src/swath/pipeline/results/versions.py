@@ -30,7 +30,7 @@ from swath.domain.versions import (
     version_job_id,
     version_of,
 )
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.pipeline.results.diff import compare_versions, read_diff
 from swath.pipeline.results.version_load import next_with_pages
 from swath.ports.job_control import JobControl
@@ -56,7 +56,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """By which scraper, from the file `source` with that hash if it is not installed; of how many items, if not of
     all."""
 
-    scraper: HttpScraper
+    scraper: Scraper
     source: str | None = None
     source_sha256: str | None = None
     sample: int | None = None

@@ -17,7 +17,7 @@ from swath.testing.bench import swath_runs
 from swath.testing.bench.cost import Cost, measured
 from swath.testing.bench.order import Order
 
-__all__ = ["Contestant", "Kind", "all_contestants", "own_contestants"]
+__all__ = ["SCRIPTS", "Contestant", "Kind", "all_contestants", "dataset", "own_contestants"]
 
 Kind = Literal["pages", "memory", "load"]
 Records = Callable[[Order], Iterator[tuple[str, dict[str, str]]]]
@@ -98,7 +98,7 @@ def _peers(python: Path) -> list[Contestant]:
             name="crawlee",
             told="Crawlee, ParselCrawler",
             run=partial(_python, python, crawlee, "scrape"),
-            records=_dataset,
+            records=dataset,
         ),
     ]
 
@@ -173,7 +173,8 @@ def _files(order: Order) -> Iterator[tuple[str, dict[str, str]]]:
         yield file.parent.name, json.loads(file.read_bytes())
 
 
-def _dataset(order: Order) -> Iterator[tuple[str, dict[str, str]]]:
+def dataset(order: Order) -> Iterator[tuple[str, dict[str, str]]]:
+    """What stands in Crawlee's default storage."""
     for file in (order.folder / "storage" / "datasets" / "default").glob("0*.json"):
         record = json.loads(file.read_bytes())
         yield record["parcel_id"], record

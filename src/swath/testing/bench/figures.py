@@ -15,7 +15,7 @@ from swath.testing.bench.contestants import Kind
 from swath.testing.bench.cost import Cost
 from swath.testing.soak.aims import Aim
 
-__all__ = ["Figures", "Result", "Sample", "aims_of", "sample_of"]
+__all__ = ["Figures", "Result", "Sample", "aims_of", "sample_of", "speed_aim"]
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,10 @@ def aims_of(results: Sequence[Result]) -> list[Aim]:
         _cpu(by_name, "swath warc 2", "swath warc", 1.1),
     ]
     speed = [
-        _speed(by_name, "swath warc", "script segment", 0.7),
-        _speed(by_name, "swath files", "script files", 0.7),
-        _speed(by_name, "swath memory 2", "swath memory 1", 1.8),
-        _speed(by_name, "swath load", "scrapy load", 20.0),
+        speed_aim(by_name, "swath warc", "script segment", 0.7),
+        speed_aim(by_name, "swath files", "script files", 0.7),
+        speed_aim(by_name, "swath memory 2", "swath memory 1", 1.8),
+        speed_aim(by_name, "swath load", "scrapy load", 20.0),
     ]
     return [aim for aim in (*cpu, *speed) if aim is not None]
 
@@ -137,7 +137,8 @@ def _cpu(results: Mapping[str, Result], ours: str, theirs: str, wanted: float) -
     )
 
 
-def _speed(results: Mapping[str, Result], ours: str, theirs: str, wanted: float) -> Aim | None:
+def speed_aim(results: Mapping[str, Result], ours: str, theirs: str, wanted: float) -> Aim | None:
+    """None where one of them did not take part."""
     if ours not in results or theirs not in results:
         return None
     mine, other = results[ours], results[theirs]

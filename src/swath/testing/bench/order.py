@@ -29,6 +29,12 @@ class Order:
     folder: Path
     items: int
     base_url: str = ""
+    concurrency: int = CONCURRENCY
+
+    @property
+    def host(self) -> str:
+        """With its port."""
+        return self.base_url.removeprefix("http://")
 
     @property
     def log(self) -> Path:
@@ -55,7 +61,7 @@ class Order:
         said = {
             "url": f"{self.base_url}{PATH}",
             "fields": FIELDS,
-            "concurrency": CONCURRENCY,
+            "concurrency": self.concurrency,
             "memory_pages": MEMORY_PAGES,
         }
         self.order_file.write_text(json.dumps(said), encoding="utf-8")

@@ -11,7 +11,7 @@ from swath.testing.bench.figures import Figures, Result
 from swath.testing.soak.aims import Aim
 from swath.testing.tables import NO_HEAD, Section, put_into
 
-__all__ = ["table", "write_page"]
+__all__ = ["reached", "table", "write_page"]
 
 HEADS: Final = {"pages": "pages over HTTP", "memory": "pages from memory", "load": "rows loaded, nothing fetched"}
 
@@ -21,7 +21,7 @@ def table(figures: Figures) -> str:
     rows = [("", "CPU ms", "items/s", "peak MB", "disk MB", "files"), *(_cells(result) for result in figures.results)]
     width = max(len(row[0]) for row in rows)
     lines = [f"  {row[0]:<{width}}  " + "  ".join(f"{cell:>9}" for cell in row[1:]) for row in rows]
-    lines += ["", *(f"  {aim.name}: {_reached(aim)}  {aim.told}" for aim in figures.aims)]
+    lines += ["", *(f"  {aim.name}: {reached(aim)}  {aim.told}" for aim in figures.aims)]
     lines += ["", *(f"  {name}: {value}" for name, value in _facts(figures))]
     return "\n".join(lines)
 
@@ -33,7 +33,7 @@ def write_page(page: Path, figures: Figures) -> None:
         if results := [_cells(result) for result in figures.results if result.kind == kind]:
             sections.append(((head, "CPU ms an item", "items/s", "peak MB", "MB on disk", "files"), results))
     if figures.aims:
-        aims = [(aim.name, _reached(aim), aim.told) for aim in figures.aims]
+        aims = [(aim.name, reached(aim), aim.told) for aim in figures.aims]
         sections.append((("aim", "reached", "figures"), aims))
     put_into(page, [*sections, (NO_HEAD, _facts(figures))])
 
@@ -50,7 +50,8 @@ def _cells(result: Result) -> tuple[str, ...]:
     )
 
 
-def _reached(aim: Aim) -> str:
+def reached(aim: Aim) -> str:
+    """Beside what was wanted."""
     side = "at least" if aim.at_least else "at most"
     return f"{aim.reached:.2f} ({side} {aim.wanted:.2f}{'' if aim.met else ': MISSED'})"
 

@@ -9,6 +9,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -19,16 +20,16 @@ from swath.testing.demo_county.connection import Connection
 from swath.testing.demo_county.messages import Request, Response
 from swath.testing.demo_county.server import BACKLOG, fastest_loop
 
-__all__ = ["PATH", "Site"]
+__all__ = ["PATH", "Shelf", "Site", "serve"]
 
 PATH: Final = "/parcel/"
 
 
-class _Shelf:
+class Shelf:
     """What a connection's handler must be: finished answers by path, and nothing counted or spoiled."""
 
-    def __init__(self, items: int) -> None:
-        self._answers = {PATH + item_id: Response(200, body_of(item_id)) for item_id in item_ids(items)}
+    def __init__(self, answers: Mapping[str, Response]) -> None:
+        self._answers = answers
         self._missing = Response(404, b"<h1>Not found</h1>")
 
     def opened(self, request: Request) -> None:
@@ -47,6 +48,8 @@ class _Shelf:
 class Site:
     """The running site, in a process of its own."""
 
+    module = "swath.testing.bench.site"
+
     def __init__(self, items: int) -> None:
         self._items = items
         self._process: subprocess.Popen[str] | None = None
@@ -54,7 +57,7 @@ class Site:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "swath.testing.bench.site", str(self._items)],
+            [sys.executable, "-m", self.module, str(self._items)],
             stdout=subprocess.PIPE,
             text=True,
             preexec_fn=dying_with_parent(),  # noqa: PLW1509 the supervisor has one thread
@@ -77,10 +80,11 @@ class Site:
         return 0.0 if self._process is None else cpu_seconds_of(self._process.pid)
 
 
-async def _serve(items: int) -> None:
+async def serve(shelf: Shelf) -> None:
+    """Until SIGTERM."""
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    shelf, connections = _Shelf(items), set[Connection]()
+    connections = set[Connection]()
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(shelf, connections), "127.0.0.1", 0, backlog=BACKLOG
     )
@@ -93,4 +97,6 @@ async def _serve(items: int) -> None:
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=fastest_loop) as runner:
-        runner.run(_serve(int(sys.argv[1])))
+        runner.run(
+            serve(Shelf({PATH + item_id: Response(200, body_of(item_id)) for item_id in item_ids(int(sys.argv[1]))}))
+        )

@@ -17,7 +17,7 @@ from typing import Any, Final
 from swath.testing.bench.cost import Cost, measured, measured_until
 from swath.testing.bench.order import CONCURRENCY, Order
 
-__all__ = ["load", "loaded", "records", "run", "run_workers"]
+__all__ = ["JOB_ID", "MODULE", "load", "loaded", "records", "run", "run_workers"]
 
 JOB_ID: Final = "bench"
 PACKED: Final = "warc"
@@ -86,19 +86,15 @@ def _job(order: Order, layout: str) -> list[str]:
 def _sites(order: Order) -> dict[str, Any]:
     """As fast as the peers visit the site, who do not ask for robots.txt; all else is the default."""
     policy = {"rate": {"tokens": FASTEST_PER_SECOND}, "concurrency": CONCURRENCY, "robots": "ignore"}
-    return {"sites": {"bench": {"domains": [_host(order)], **policy}}} if order.base_url else {}
+    return {"sites": {"bench": {"domains": [order.host], **policy}}} if order.base_url else {}
 
 
 def _environment(order: Order) -> dict[str, str]:
     return order.environment(
         SWATH_DATA=str(order.folder / "data"),
         SWATH_SITES=str(order.folder / "sites.yaml"),
-        SWATH_ALLOW_PRIVATE=_host(order),  # the site is on this machine, which scrapers may not reach by default
+        SWATH_ALLOW_PRIVATE=order.host,  # the site is on this machine, which scrapers may not reach by default
     )
-
-
-def _host(order: Order) -> str:
-    return order.base_url.removeprefix("http://")
 
 
 def _store(order: Order) -> Path:

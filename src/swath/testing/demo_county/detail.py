@@ -117,6 +117,15 @@ _TEMPLATES: dict[Layout, str] = {
 }
 
 
+def labelled(layout: Layout) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return names and labels of the facts and of the amounts, as a layout calls them."""
+    facts, money = (
+        [(field.name, field.table_label if layout == "table" else field.list_label) for field in fields]
+        for fields in (_FACTS, _MONEY)
+    )
+    return facts, money
+
+
 def shown(parcel: Parcel) -> dict[str, str]:
     """Return the text of every field as the pages and the bill show it, not yet escaped."""
     sale_date = parcel.last_sale_date

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote
 
-from swath.testing.demo_county import bill, detail, pages, sessions
+from swath.testing.demo_county import app, bill, detail, pages, sessions
 from swath.testing.demo_county.messages import JSON, Request, Response, redirect
 from swath.testing.demo_county.parcels import exists, is_well_formed, parcel
 
@@ -31,6 +31,8 @@ class Place(NamedTuple):
 ROBOTS = Place("robots.txt")
 _PLACES = {path: Place(path.strip("/") or "home") for path in ("/", "/disclaimer", "/search", "/echo")}
 _PLACES["/robots.txt"] = ROBOTS
+_PLACES["/app/"] = Place("app")
+_PLACES |= {f"/app/{name}": Place(f"app-{name}") for name in ("agree", "parcel", "years")}
 _ELSEWHERE = Place("other")
 
 
@@ -72,8 +74,11 @@ def _agree(request: Request, _: str) -> Response:
     next_path = _local(form.get("next", ""))
     if pages.AGREE_BUTTON not in form or form.get("terms_version") != pages.TERMS_VERSION:
         return pages.disclaimer(next_path)
-    cookie = f"Set-Cookie: {sessions.COOKIE}={sessions.new_session()}; Path=/; HttpOnly; SameSite=Lax\r\n"
-    return redirect(next_path, cookie.encode())
+    return redirect(next_path, _new_cookie())
+
+
+def _new_cookie() -> bytes:
+    return f"Set-Cookie: {sessions.COOKIE}={sessions.new_session()}; Path=/; HttpOnly; SameSite=Lax\r\n".encode()
 
 
 def _search(request: Request, _: str) -> Response:
@@ -110,6 +115,35 @@ def _bill(request: Request, parcel_id: str) -> Response:
     if _genuine_session(request) is None:
         return _to_disclaimer(request.path)
     return bill.pdf(parcel(parcel_id)) if exists(parcel_id) else pages.NOT_FOUND
+
+
+def _app(request: Request, _: str) -> Response:
+    del request
+    return app.SHELL
+
+
+def _app_agree(request: Request, _: str) -> Response:
+    del request
+    return Response(200, b'{"agreed": true}', JSON, _new_cookie())
+
+
+def _app_parcel(request: Request, _: str) -> Response:
+    if _genuine_session(request) is None:
+        return app.NOT_AGREED
+    parcel_id = dict(request.query_fields()).get("parcel", "")
+    if not is_well_formed(parcel_id):
+        return app.wrong_format()
+    return app.parcel(parcel(parcel_id)) if exists(parcel_id) else app.no_records(parcel_id)
+
+
+def _app_years(request: Request, _: str) -> Response:
+    fields = dict(request.query_fields())
+    parcel_id = fields.get("parcel", "")
+    if _genuine_session(request) is None:
+        return app.NOT_AGREED
+    if not is_well_formed(parcel_id) or not exists(parcel_id):
+        return pages.NOT_FOUND
+    return app.years(parcel(parcel_id), int(fields.get("from", "0")))
 
 
 def _echo(request: Request, _: str) -> Response:
@@ -151,4 +185,8 @@ _VIEWS: dict[str, dict[str, _View]] = {
     "parcel": {"GET": _detail},
     "bill": {"GET": _bill},
     "echo": {"GET": _echo, "POST": _echo},
+    "app": {"GET": _app},
+    "app-agree": {"POST": _app_agree},
+    "app-parcel": {"GET": _app_parcel},
+    "app-years": {"GET": _app_years},
 }

@@ -93,6 +93,7 @@ async def health(controller: Control, standing: StandingOf) -> Response:
                 embedded=controller.worker is not None, at_work=look.workers if look.answer else None
             ),
             proxies=_proxies(controller),
+            browsers=controller.outside.browsers.stats,
         )
     )
 

@@ -21,7 +21,7 @@ from swath.entrypoints.api.paths import JobId
 from swath.entrypoints.api.problems import Problem, refused_fields
 from swath.entrypoints.api.routing import ApiRoute
 from swath.entrypoints.api.views import JobView, VersionsView, job_view
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.pipeline.dispatch.announce import announce
 from swath.pipeline.results.diff import read_diff
 from swath.pipeline.results.version_load import load_version
@@ -61,7 +61,7 @@ async def reextract(controller: Control, job_id: JobId, body: Reextract) -> Resp
     return ok(job_view(status), 202)
 
 
-def _check_version(scraper: HttpScraper, asked: str | None) -> None:
+def _check_version(scraper: Scraper, asked: str | None) -> None:
     if asked is not None and asked != scraper.version:
         told = f"scraper {scraper.id!r} has version {scraper.version or '(none)'} here, not {asked}"
         raise refused_fields([Problem("scraper_version", told)])

@@ -16,6 +16,7 @@ from typing import Final
 from swath.backends.embedded import examine
 from swath.entrypoints.cli.config import unknown_variables
 from swath.entrypoints.cli.doctor.aws import check_queue, check_results, check_table
+from swath.entrypoints.cli.doctor.browser import check_browser
 from swath.entrypoints.cli.doctor.finding import Check, Finding, Subject, fail, ok, warn
 from swath.entrypoints.cli.doctor.proxies import check_proxies
 from swath.entrypoints.cli.doctor.server import check_keys, check_server, check_webhooks
@@ -159,6 +160,7 @@ CHECKS: Final[dict[str, Check]] = {
     "dead workers": check_leftovers,
     "sites": check_sites,
     "proxies": check_proxies,
+    "browser": check_browser,
     "server": check_server,
     "keys": check_keys,
     "webhooks": check_webhooks,

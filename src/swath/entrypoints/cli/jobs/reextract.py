@@ -27,7 +27,7 @@ from swath.entrypoints.cli.readers import tell_readers
 from swath.entrypoints.cli.run_job import work_until_ended
 from swath.entrypoints.cli.session import stop_on_signals
 from swath.kit.registry import Registry
-from swath.kit.scraper import HttpScraper
+from swath.kit.scraper import Scraper
 from swath.pipeline.dispatch.announce import announce
 from swath.pipeline.results.diff import Diff, read_diff
 from swath.pipeline.results.version_load import load_version
@@ -86,7 +86,7 @@ def _sha256_of(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def scraper_of(registry: Registry, reference: str) -> tuple[HttpScraper, str | None]:
+def scraper_of(registry: Registry, reference: str) -> tuple[Scraper, str | None]:
     """An id or a file, with `@version` behind it if it must be that one. Raises BadInput when it is another."""
     name, at, version = reference.rpartition("@")
     if not at or Path(reference).is_file():

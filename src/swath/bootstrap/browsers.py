@@ -1,0 +1,144 @@
+"""Browsers of a process, put together as the settings say, when the first item needs one. Before: network.py.
+
+Only here, and only then, is the browser layer imported: work over HTTP needs neither a browser nor its driver.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from swath.domain.errors import BadInput
+from swath.ports.clock import Clock
+from swath.settings import Settings
+from swath.web.egress.guard import Guard
+from swath.web.transport import Transport
+
+if TYPE_CHECKING:
+    from swath.browser.desk import Desk
+    from swath.browser.manager import SessionManager
+    from swath.browser.opened import Provider
+
+__all__ = ["Browsers", "require_browser"]
+
+
+def require_browser(settings: Settings) -> None:
+    """Raises BadInput, with what to do, when no browser scraper can run here."""
+    if importlib.util.find_spec("patchright") is None:
+        raise BadInput("browser scrapers need the extra `browser`: pip install 'swath[browser]'")
+    if settings.browser_provider == "cdp" and settings.browser_cdp_url is None:
+        raise BadInput("SWATH_BROWSER_PROVIDER is cdp, so SWATH_BROWSER_CDP_URL must say where that browser is")
+    if settings.browser_provider == "browserbase" and settings.browserbase_api_key is None:
+        raise BadInput("SWATH_BROWSER_PROVIDER is browserbase, so SWATH_BROWSERBASE_API_KEY must be set")
+    if settings.browser_provider == "local":
+        from swath.browser.chromium import find
+
+        find(settings.chromium, settings.browser_user)
+
+
+class Browsers:
+    """Makes them once, at the first call, inside the running loop."""
+
+    def __init__(self, settings: Settings, clock: Clock, guard: Guard, transport: Transport) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._guard = guard
+        self._transport = transport
+        self._desk: Desk | None = None
+
+    def __call__(self, on_free: Callable[[], None]) -> Desk:
+        """Raises BadInput when there can be none. `on_free` is called when a seat is free again."""
+        if self._desk is None:
+            require_browser(self._settings)
+            makers = {"local": self._local, "cdp": self._cdp, "browserbase": self._browserbase}
+            self._desk = makers[self._settings.browser_provider]()
+        self._desk.manager.on_free = on_free
+        return self._desk
+
+    @property
+    def stats(self) -> dict[str, int] | None:
+        """For health and metrics. None: no item has needed a browser yet."""
+        return None if self._desk is None else self._desk.figures
+
+    async def close(self) -> None:
+        """If there are any."""
+        if self._desk is not None:
+            await self._desk.close()
+
+    def _local(self) -> Desk:
+        from swath.browser.chromium import find
+        from swath.browser.desk import Desk
+        from swath.browser.exits import Exits
+        from swath.browser.keeper import Keeper
+        from swath.browser.launch import Launched, LaunchOptions, launch
+        from swath.browser.limits import PoolOptions
+        from swath.browser.mark import family_of
+        from swath.browser.orphans import reap
+        from swath.browser.pool import BrowserPool
+        from swath.browser.profile import engine_here
+        from swath.browser.providers.local import LocalProvider
+        from swath.browser.providers.rooms import Rooms
+
+        settings, clock = self._settings, self._clock
+        chromium = find(settings.chromium, settings.browser_user)
+        users = () if chromium.sandbox.uid is None else (chromium.sandbox.uid,)
+        exits = Exits(self._guard, users=users, ca_file=settings.proxy_ca_file)
+
+        async def start() -> Launched:
+            if not exits.deny_port:
+                await exits.start()
+            return await launch(LaunchOptions(chromium=chromium, data=settings.data, deny_port=exits.deny_port))
+
+        options = PoolOptions(
+            browsers=settings.browsers,
+            concurrency=settings.browser_concurrency,
+            most_pages=settings.browser_pages,
+            most_memory_bytes=settings.browser_mib << 20,
+            most_age_seconds=60 * settings.browser_minutes,
+        )
+        pool = BrowserPool(options, clock, start)
+        keeper = Keeper(pool, clock, lambda: reap(family_of(settings.data)))
+        rooms = Rooms(exits, lambda version: engine_here(version, headless=True), random.Random())  # noqa: S311 no secret
+        return Desk(self._manager(LocalProvider(pool, rooms), options.places), clock, pool, keeper.run, exits.close)
+
+    def _cdp(self) -> Desk:
+        from swath.browser.desk import Desk
+        from swath.browser.mark import family_of
+        from swath.browser.providers.cdp import CdpProvider
+
+        settings = self._settings
+        assert settings.browser_cdp_url is not None  # noqa: S101 require_browser has looked
+        most = settings.browser_sessions or 1
+        provider = CdpProvider(settings.browser_cdp_url, self._clock, family_of(settings.data), most_sessions=most)
+        return Desk(self._manager(provider, most), self._clock)
+
+    def _browserbase(self) -> Desk:
+        from swath.browser.desk import Desk
+        from swath.browser.mark import family_of
+        from swath.browser.providers.browserbase import BrowserbaseOptions, BrowserbaseProvider
+        from swath.browser.providers.browserbase_api import BrowserbaseApi
+
+        settings = self._settings
+        assert settings.browserbase_api_key is not None  # noqa: S101 require_browser has looked
+        most = settings.browser_sessions or settings.browser_concurrency or settings.browsers
+        options = BrowserbaseOptions(
+            most_sessions=most,
+            creations_per_minute=settings.browserbase_creations_per_minute,
+            project_id=settings.browserbase_project,
+            region=settings.browserbase_region,
+        )
+        api = BrowserbaseApi(self._transport, settings.browserbase_api_key, self._clock, settings.browserbase_url)
+        provider = BrowserbaseProvider(api, self._clock, family_of(settings.data), options)
+        return Desk(self._manager(provider, most), self._clock)
+
+    def _manager(self, provider: Provider, most: int) -> SessionManager:
+        from swath.browser.manager import SessionManager
+        from swath.browser.seats import ManagerOptions
+
+        options = ManagerOptions(
+            max_sessions=self._settings.browser_sessions or most,
+            session_timeout_seconds=self._settings.browser_session_seconds,
+        )
+        return SessionManager(provider, options, self._clock)

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Starts Chromium for launch.py, which says how by variables; the arguments are Chromium's own and are handed on.
+# As another user where one is named, with nothing of our environment, and killed when the driver that started it dies.
+profile=
+for argument in "$@"; do
+    case "$argument" in --user-data-dir=*) profile="${argument#--user-data-dir=}" ;; esac
+done
+set -- "$BROWSER_PROGRAM" "$@"
+[ -z "$BROWSER_DISPLAY" ] || set -- DISPLAY="$BROWSER_DISPLAY" "$@"
+set -- env -i HOME="$profile" TMPDIR="$TMPDIR" PATH=/usr/bin:/bin LANG=C.UTF-8 "$@"
+[ -z "$BROWSER_NO_NEW_RIGHTS" ] || set -- --no-new-privs "$@"
+if [ -n "$BROWSER_UID" ]; then
+    chown -R "$BROWSER_UID:$BROWSER_GID" "$profile" || exit 1
+    set -- --reuid="$BROWSER_UID" --regid="$BROWSER_GID" --clear-groups "$@"
+fi
+exec "$BROWSER_LEASH" --pdeathsig KILL "$@"

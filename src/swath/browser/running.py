@@ -1,0 +1,40 @@
+"""Running: what the pool has to know of a browser. launch.py starts real ones; tests of the pool have others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from patchright.async_api import Browser
+
+__all__ = ["Launch", "Running"]
+
+
+class Running(Protocol):
+    """One Chromium with its driver. `gone` is set when either has ended or was killed; calls fail from then on."""
+
+    browser: Browser
+    version: str
+    gone: asyncio.Event
+
+    async def answers(self) -> bool:
+        """Whether it still answers; False after some seconds. Never raises."""
+        ...
+
+    async def memory_bytes(self) -> int:
+        """Of all its processes. Never raises."""
+        ...
+
+    async def close(self) -> None:
+        """In good order if it can, by force if not. Bounded, never raises, leaves no process and no folder."""
+        ...
+
+    async def kill(self) -> None:
+        """By force, at once. Otherwise as `close`."""
+        ...
+
+
+Launch: TypeAlias = Callable[[], Awaitable[Running]]
+"""Starts one within a bound, or raises and leaves nothing behind."""

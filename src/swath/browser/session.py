@@ -1,0 +1,346 @@
+"""BrowserSession: what `fetch` of a BrowserScraper gets as `browser`. One per attempt, in a context of a real browser.
+
+Before: a provider has opened a place in a browser (browser/opened.py). The author goes to pages, acts on them and keeps
+what they show; every page passes the gate and the classifier as one over HTTP does. After: the worker stores it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from re import Pattern
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from swath.browser.acting import Acting, Frame
+from swath.browser.calls import Calls
+from swath.browser.document import Document
+from swath.browser.documents import Documents
+from swath.browser.dom import Dom, page_of, read_dom, response_of
+from swath.browser.hands import Hands
+from swath.browser.nuisances import Nuisances
+from swath.browser.saving import Saving
+from swath.browser.scrolling import scroll_once, scroll_to_end
+from swath.browser.session_options import SessionOptions
+from swath.browser.windows import Windows
+from swath.domain.errors import Failed, LeaseLost, NotFound, SiteHeld
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.page import Page
+from swath.domain.result import Download
+from swath.ports.clock import Clock
+from swath.web.address import resolve, shown
+from swath.web.classify import PAGE, Verdict, classify
+from swath.web.collected import Collected
+from swath.web.gate import Gate
+from swath.web.page import DEFAULT_NAME, WebPage
+from swath.web.page_check import check_name
+
+if TYPE_CHECKING:
+    from patchright.async_api import Page as DriverPage
+
+    from swath.browser.opened import Opened
+
+__all__ = ["BrowserSession"]
+
+_BEGIN_SECONDS: Final = 10.0
+_LAST_LOOK_SECONDS: Final = 5.0
+_UNTIL: Final = ("load", "domcontentloaded", "networkidle")
+
+
+class BrowserSession(Acting, Collected):
+    """Used as `async with`, by the worker: what leaves that block has no browser any more, but all that was collected.
+
+    Every method raises Failed for what is no answer, in bounded time, whatever the page does.
+    """
+
+    def __init__(self, opened: Opened, gate: Gate, clock: Clock, options: SessionOptions) -> None:
+        Collected.__init__(self)
+        self._opened = opened
+        self._gate = gate
+        self._clock = clock
+        self._options = options
+        self._calls = Calls(opened, clock)
+        self._documents = Documents(self._calls, gate, clock, options, self._judge)
+        self._nuisances = Nuisances(self._calls, gate, options)
+        Acting.__init__(self, Hands(self._calls, self._documents, gate, clock, options))
+        self._windows = Windows(self._hands, self._nuisances)
+        self._saving = Saving(self._hands, self._nuisances, self._windows)
+        self._last_url: str | None = None
+        self.screenshot_png: bytes | None = None  # the item's own, which is stored as screenshot.png
+
+    # -- beginning and end, for the worker -----------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._opened.exit is not None:
+            self._opened.exit.serve(self._gate, self._options.most_bytes)
+        try:
+            await self._calls.run("beginning", self._begin, _BEGIN_SECONDS)
+        except BaseException:
+            await self._opened.close()
+            raise
+        return self
+
+    async def _begin(self) -> None:
+        self._nuisances.watch(self._opened.context)
+        self._nuisances.watch_page(self._opened.page)
+        await self._documents.attach(self._opened.page)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._wants_picture(error):
+                self.screenshot_png = await self._calls.bounded(self._calls.page.screenshot(), _LAST_LOOK_SECONDS)
+        finally:
+            await asyncio.shield(self._end())
+
+    async def _end(self) -> None:
+        await self._nuisances.close(self._calls.page)
+        await self._documents.close()
+        self._count()
+        await self._opened.close()
+
+    def _wants_picture(self, error: BaseException | None) -> bool:
+        if self._calls.is_over or isinstance(error, (LeaseLost, SiteHeld)) or self.screenshot_png is not None:
+            return False
+        failed = error is not None and not isinstance(error, NotFound)
+        return self._options.screenshot == "always" or (failed and self._options.screenshot == "failure")
+
+    # -- going to pages ------------------------------------------------------------------------------------------------
+
+    async def goto(self, url: str, wait: str = "load", *, expect_status: Collection[int] = ()) -> None:
+        """Opens an address and waits: for `load`, `domcontentloaded`, `networkidle`, or a selector to be shown.
+
+        `expect_status` names statuses beside 2xx that are an answer here; nothing looks whether it is a block.
+        """
+        address = resolve(url, self._base())
+        await self._hands.pause()
+        self._calls.forget()
+        self._hands.expected, self._documents.file = expect_status, None
+        until = wait if wait in _UNTIL else "domcontentloaded"
+        seconds = self._options.timeouts.navigation_seconds
+        await self._calls.run(f"opening {shown(address)}", lambda: self._go(address, until), seconds)
+        self._last_url = self._calls.page.url
+        self._count()
+        if wait not in _UNTIL:
+            await self.wait_for(wait)
+
+    async def back(self) -> None:
+        """To the page before."""
+        await self._hands.pause()
+        await self._hands.act("going back", lambda: self._calls.page.go_back(wait_until="domcontentloaded", timeout=0))
+
+    def _base(self) -> str | None:
+        """What relative addresses refer to: the page, or where it should have been."""
+        url = self._calls.page.url
+        if url.startswith("http"):
+            return url
+        return self._last_url or self._options.base_url
+
+    async def _go(self, url: str, until: Any, referer: str | None = None) -> None:
+        await self._documents.calm()
+        try:
+            await self._calls.page.goto(url, wait_until=until, timeout=0, referer=referer)
+        except self._calls.driver_error as error:
+            if not self._documents.is_busy and not self._windows.was_ours(error):
+                raise
+        await self._documents.settle()
+        if self._documents.file is not None:
+            kind = self._documents.file.header("content-type") or "nothing"
+            message = f"{shown(url)} is a file ({kind}), not a page; get it with download"
+            raise Failed(Failure.of(FailureKind.NAVIGATION, message))
+
+    # -- what a page shows ---------------------------------------------------------------------------------------------
+
+    async def page(self, name: str | None = None) -> WebPage:
+        """The page as it stands in the browser now, with the status and headers of its document. A `name` stores it."""
+        check_name(DEFAULT_NAME if name is None else name, "page")
+        if self._calls.page.url == "about:blank":
+            raise Failed(Failure.of(FailureKind.NAVIGATION, "no page has been opened yet"))
+        dom = await self._hands.ask("reading the page", self._read)
+        document = self._documents.shown
+        page = WebPage(page_of(dom, document, name or DEFAULT_NAME, self._clock.now()))
+        self._conclude(self._verdict(dom, document), page.page)
+        if name is not None:
+            self.pages[name] = page
+        return page
+
+    def frame(self, selector: str) -> Frame:
+        """What stands in a frame, named by a selector of the frame's element."""
+        return Frame(self._hands, selector)
+
+    async def evaluate(self, script: str, argument: Any = None) -> Any:
+        """Runs JavaScript among the page's own: an expression, or a function that gets the argument."""
+        work = self._calls.page.evaluate
+        return await self._hands.ask("running a script", lambda: work(script, argument, isolated_context=False))
+
+    async def wait_for_text(self, text: str, *, seconds: float | None = None) -> None:
+        """Waits until a text is shown, in any case."""
+        await self._wait(
+            f"waiting for {text!r}", lambda: self._calls.page.get_by_text(text).first.wait_for(timeout=0), seconds
+        )
+
+    async def wait_for_url(self, url: str | Pattern[str], *, seconds: float | None = None) -> None:
+        """Waits until the page is at an address, given as a pattern: `**/detail/*`, or a regular expression."""
+        await self._wait(f"waiting for {url}", lambda: self._calls.page.wait_for_url(url, timeout=0), seconds)
+
+    async def wait_for_function(self, script: str, argument: Any = None, *, seconds: float | None = None) -> None:
+        """Waits until JavaScript says something true."""
+        work = self._calls.page.wait_for_function
+        await self._wait("waiting for a script", lambda: work(script, arg=argument, timeout=0), seconds)
+
+    async def wait_for_idle(self, *, seconds: float | None = None) -> None:
+        """Waits until nothing was loaded for half a second. Pages that never rest take all the time that there is."""
+        page = self._calls.page
+        await self._wait("waiting for rest", lambda: page.wait_for_load_state("networkidle", timeout=0), seconds)
+
+    async def _wait(self, what: str, do: Any, seconds: float | None) -> None:
+        await self._hands.wait(what, do, self._options.timeouts.request_seconds if seconds is None else seconds)
+
+    async def scroll(self, selector: str | None = None) -> None:
+        """One screen down; or until an element is in sight."""
+        await self._hands.pause()
+        if selector is not None:
+            await self._act("scrolling to", selector, lambda at: at.scroll_into_view_if_needed(timeout=self._ms))
+            return
+        await self._hands.act("scrolling", lambda: scroll_once(self._calls.page))
+
+    async def scroll_to_end(self, *, most: int = 50, rest_ms: float = 500) -> int:
+        """Down until nothing more comes, for rows that are loaded on the way; at most so many times. Says how often."""
+        await self._hands.pause()
+        seconds = self._options.timeouts.navigation_seconds
+        return await self._calls.run(
+            "scrolling to the end", lambda: scroll_to_end(self._calls.page, most, rest_ms), seconds
+        )
+
+    # -- files and pictures --------------------------------------------------------------------------------------------
+
+    async def download(
+        self,
+        filename: str,
+        *,
+        click: str | None = None,
+        url: str | None = None,
+        content_type: str | None = None,
+        largest_bytes: int | None = None,
+    ) -> WebPage:
+        """Stores a file by our own name for it: what a click leads to, in this window or a new one, or an address.
+
+        Raises Failed layout_changed when a `content_type` is asked for and something else comes, too_large when it has
+        more than `largest_bytes`, and as over HTTP for what is no file but a wall or an outage.
+        """
+        check_name(filename, "download")
+        if (click is None) == (url is None):
+            raise TypeError("download needs either click, a selector, or url")
+        await self._hands.pause()
+        self._calls.forget()
+        address = None if url is None else resolve(url, self._base())
+        most = min(largest_bytes or self._options.most_file_bytes, self._options.most_file_bytes)
+        page, response = await self._saving.file(click, address, most)
+        self._count()
+        if response is not None:
+            self._conclude(classify(response, self._gate.policy(response.url), page.fetched_at), page)
+        if content_type is not None and page.content_type != content_type:
+            message = f"{shown(page.url)} is {page.content_type}, not {content_type}"
+            raise Failed(Failure.of(FailureKind.LAYOUT_CHANGED, message))
+        self._keep_download(Download(filename, page))
+        return WebPage(page)
+
+    async def pdf(self, filename: str) -> None:
+        """Stores the page as it would be printed."""
+        check_name(filename, "download")
+        page = self._calls.page
+        printed = await self._hands.ask("printing", lambda: page.pdf(print_background=True))
+        self._keep_download(Download(filename, self._saving.made(printed, "application/pdf")))
+
+    async def screenshot(self, filename: str | None = None, *, full_page: bool = False) -> None:
+        """Stores a picture of what is in sight, or of all of the page; without a name as the item's own."""
+        page = self._calls.page
+        picture = await self._hands.ask("taking a picture", lambda: page.screenshot(full_page=full_page, timeout=0))
+        if filename is None:
+            self.screenshot_png = picture
+            return
+        check_name(filename, "download")
+        self._keep_download(Download(filename, self._saving.made(picture, "image/png")))
+
+    # -- windows, dialogs, cookies -------------------------------------------------------------------------------------
+
+    async def click_window(self, selector: str) -> None:
+        """Clicks what opens a new window, and goes on in it. `close_window` comes back."""
+        await self._hands.pause()
+        address, referer = await self._windows.opened_by(selector)
+        await self._calls.run("opening a window", lambda: self._windows.enter(self._documents), _BEGIN_SECONDS)
+        seconds = self._options.timeouts.navigation_seconds
+        await self._calls.run(f"opening {shown(address)}", lambda: self._go(address, "load", referer), seconds)
+        self._count()
+
+    async def close_window(self) -> None:
+        """Back to the page from which the window was opened."""
+        await self._calls.run("closing a window", lambda: self._windows.leave(self._documents), _BEGIN_SECONDS)
+
+    @property
+    def dialogs(self) -> list[str]:
+        """What the last dialogs of the page said. They were answered at once: by yes, unless `answer_no` was called."""
+        return list(self._nuisances.said)
+
+    def answer_no(self) -> None:
+        """Dialogs are answered by no from now on."""
+        self._nuisances.accept = False
+
+    async def cookies(self) -> dict[str, str]:
+        """By name, those that this page would send."""
+        context, url = self._opened.context, self._calls.page.url
+        told = await self._hands.ask("reading cookies", lambda: context.cookies(url))
+        return {cookie["name"]: cookie["value"] for cookie in told}
+
+    async def block(self, *kinds: str) -> None:
+        """Loads no more of these: image, font, media, stylesheet. None: everything again."""
+        await self._hands.ask("blocking", lambda: self._documents.stop_at(kinds))
+
+    @property
+    def url(self) -> str:
+        """Where the page is now."""
+        return self._calls.page.url
+
+    @property
+    def raw(self) -> DriverPage:
+        """The driver's page, for what is missing here. Its calls may hang: bound them by asyncio.timeout."""
+        return self._calls.page
+
+    # -- judging -------------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> Dom:
+        return await read_dom(self._calls.page, self._options.most_page_bytes)
+
+    async def _judge(self, document: Document) -> None:
+        """A document has come, asked for by whomever. What is no page is told to whoever acts now, or next."""
+        if document.is_empty:
+            dom: Dom | None = Dom(document.request.url, "text/html", b"")
+        else:
+            dom = await self._calls.bounded(self._read(), self._options.timeouts.request_seconds)
+        if dom is None:
+            return  # it has gone elsewhere, or does not answer, which whoever waits will notice
+        try:
+            self._conclude(self._verdict(dom, document), page_of(dom, document, DEFAULT_NAME, self._clock.now()))
+        except (Failed, NotFound) as error:
+            self._calls.alarm(error)
+
+    def _verdict(self, dom: Dom, document: Document | None) -> Verdict:
+        response = response_of(dom, document)
+        if response.status in self._hands.expected:
+            return PAGE
+        return classify(response, self._gate.policy(response.url), self._clock.now())
+
+    def _conclude(self, verdict: Verdict, page: Page) -> None:
+        if verdict.failure is not None:
+            self.refused = page
+            self._gate.blame(page.url, verdict.failure)
+            raise Failed(verdict.failure)
+        if verdict.not_found is not None:
+            self.pages[page.name] = WebPage(page)  # the site's word that there is no such record is worth keeping
+            raise NotFound(verdict.not_found)
+
+    def _count(self) -> None:
+        self.requests = self._documents.entered
+        if self._opened.exit is not None:
+            self.bytes = self._opened.exit.received_bytes

@@ -1,0 +1,124 @@
+"""Tongues: which languages a browser in a country asks for, in order, as far as most people there have set them.
+
+A table of our own, read by browser/regions.py.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+__all__ = ["HOMES", "languages_of"]
+
+# The main language of browsers there, which is not always the most spoken one.
+_SPOKEN: Final = {
+    "ar": "AE BH DJ DZ EG EH IQ JO KM KW LB LY MA MR OM PS QA SA SD SY TD TN YE",
+    "az": "AZ",
+    "bg": "BG",
+    "bn": "BD",
+    "bs": "BA",
+    "ca": "AD",
+    "cs": "CZ",
+    "da": "DK FO GL",
+    "de": "AT CH DE LI",
+    "el": "CY GR",
+    "en": (
+        "AG AI AQ AS AU BB BM BN BS BW BZ CA CC CK CX DM ER FJ FK FM GB GD GG GH GI GM GS GU GY IE IM IN IO JE JM KE KI"
+        " KN KY LC LK LR LS MH MP MS MT MU MW NA NF NG NR NU NZ PG PH PK PN PW RW SB SC SG SH SL SS SX SZ TC TK TO TT"
+        " TV TZ UG UM US VC VG VI VU WS ZA ZM ZW"
+    ),
+    "es": "AR BO CL CO CR CU DO EC ES GQ GT HN MX NI PA PE PR PY SV UY VE",
+    "am": "ET",
+    "et": "EE",
+    "fa": "AF IR",
+    "fi": "FI",
+    "fr": ("BE BF BI BJ BL CD CF CG CI CM FR GA GF GN GP HT LU MC MF MG ML MQ NC NE PF PM RE SN TF TG WF YT"),
+    "he": "IL",
+    "hr": "HR",
+    "hu": "HU",
+    "hy": "AM",
+    "id": "ID",
+    "is": "IS",
+    "it": "IT SM VA",
+    "ja": "JP",
+    "ka": "GE",
+    "km": "KH",
+    "ko": "KP KR",
+    "lo": "LA",
+    "lt": "LT",
+    "lv": "LV",
+    "mk": "MK",
+    "mn": "MN",
+    "ms": "MY",
+    "my": "MM",
+    "nb": "NO SJ",
+    "ne": "NP",
+    "nl": "AW BQ CW NL SR",
+    "pl": "PL",
+    "pt": "AO BR CV GW MZ PT ST TL",
+    "ro": "MD RO",
+    "ru": "BY KG KZ RU TJ TM",
+    "sk": "SK",
+    "sl": "SI",
+    "so": "SO",
+    "sq": "AL",
+    "sr": "ME RS",
+    "sv": "AX SE",
+    "th": "TH",
+    "tr": "TR",
+    "uk": "UA",
+    "uz": "UZ",
+    "vi": "VN",
+    "zh": "CN HK MO TW",
+    "dz": "BT",
+    "dv": "MV",
+}
+
+# Where a language is at home, its name alone means the same as with the country. For the rest it is the only country.
+HOMES: Final = {
+    **{language: places.split()[0] for language, places in _SPOKEN.items() if len(places.split()) == 1},
+    "ar": "EG",
+    "da": "DK",
+    "de": "DE",
+    "el": "GR",
+    "en": "US",
+    "es": "ES",
+    "fa": "IR",
+    "fr": "FR",
+    "it": "IT",
+    "ko": "KR",
+    "nb": "NO",
+    "nl": "NL",
+    "pt": "BR",
+    "ro": "RO",
+    "ru": "RU",
+    "sr": "RS",
+    "sv": "SE",
+    "zh": "CN",
+}
+
+# A second language that browsers there commonly name after the first.
+_ALSO: Final = {
+    "BE": ("nl-BE", "nl"),
+    "BY": ("be",),
+    "CA": ("fr-CA", "fr"),
+    "CH": ("fr-CH", "fr"),
+    "HK": ("en",),
+    "IN": ("hi",),
+    "KZ": ("kk",),
+    "LU": ("de-LU", "de"),
+    "PH": ("fil",),
+    "PR": ("en",),
+    "SG": ("zh-SG", "zh"),
+}
+
+
+def languages_of(country: str) -> tuple[str, ...]:
+    """The locale first, then its language, then what else is usual there. KeyError for a code that is no country."""
+    language = _mains()[country]
+    return (f"{language}-{country}", language, *_ALSO.get(country, ()))
+
+
+@cache
+def _mains() -> dict[str, str]:
+    return {country: language for language, places in _SPOKEN.items() for country in places.split()}

@@ -1,0 +1,116 @@
+"""Browsers as a worker sees them: how many items they have room for, which ready item goes where, and a session to it.
+
+Made by bootstrap when the first item needs one, so that work over HTTP never loads a browser. Placing is what runner.py
+asks which of its ready items starts next; attempt.py opens the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from swath.browser.session_options import SessionOptions
+from swath.browser.visit import Visit
+from swath.domain.lease import LeasedItem
+from swath.domain.policy import ExecutionPolicy
+from swath.kit.browser_scraper import BrowserScraper
+from swath.kit.scraper import Scraper
+from swath.sites.directory import SiteDirectory
+from swath.web.gate import Gate
+
+if TYPE_CHECKING:
+    from swath.browser.session import BrowserSession
+
+__all__ = ["Browsers", "Place", "Placing", "visit_of"]
+
+_LOOKS_AT: Final = 32  # ready items, from the first on, when one is chosen for a session
+
+
+class Browsers(Protocol):
+    """Those of one worker process."""
+
+    @property
+    def free(self) -> int:
+        """How many more items may start now."""
+        ...
+
+    def pick(self, sites: Sequence[str]) -> tuple[int, int] | None:
+        """Which of the ready items starts next, by its place in the row of their sites, and the ticket to the seat that
+        is reserved for it. None: no seat is free."""
+        ...
+
+    def give_back(self, ticket: int) -> None:
+        """The item did not start, or has ended: what has not been used of the ticket is void."""
+        ...
+
+    def visit(self, ticket: int, visit: Visit) -> AbstractAsyncContextManager[BrowserSession]:
+        """A context with a page of its own; the seat is free again when all of it is closed."""
+        ...
+
+
+class Ready(Protocol):
+    """An item that could start."""
+
+    item: LeasedItem
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an item runs: on a seat of the browsers."""
+
+    ticket: int
+    site: str
+
+
+class Placing:
+    """For the items of one job. Without browsers the first ready item is the next."""
+
+    def __init__(self, scraper: Scraper, directory: SiteDirectory, browsers: Browsers | None) -> None:
+        self._scraper = scraper
+        self._directory = directory
+        self._browsers = browsers
+
+    def choose(self, ready: Sequence[Ready]) -> tuple[int, Place | None] | None:
+        """The next item, by its place in the row, and where it runs. None: there is no room for it now."""
+        if self._browsers is None:
+            return 0, None
+        sites = [self._site(work) for work in islice(ready, _LOOKS_AT)]
+        picked = self._browsers.pick(sites)
+        if picked is None:
+            return None
+        index, ticket = picked
+        return index, Place(ticket, sites[index])
+
+    def leave(self, place: Place | None) -> None:
+        """The item did not start there, or has ended."""
+        if place is not None and self._browsers is not None:
+            self._browsers.give_back(place.ticket)
+
+    def _site(self, work: Ready) -> str:
+        """Of the address where the item begins. Its attempt will say what is wrong with one that has none."""
+        try:
+            url = self._scraper.start_url(self._scraper.parse_input(work.item.input))
+            return "" if url is None else self._directory.of(url).name
+        except Exception:  # noqa: BLE001 start_url is the author's
+            return ""
+
+
+def visit_of(place: Place, scraper: Scraper, policy: ExecutionPolicy, gate: Gate) -> Visit:
+    """What the browsers have to know of an attempt."""
+    wishes = scraper if isinstance(scraper, BrowserScraper) else BrowserScraper
+    return Visit(
+        site=place.site,
+        keeps=wishes.keep_session,
+        mobile=wishes.mobile,
+        proxy=policy.proxy,
+        options=SessionOptions(
+            timeouts=policy.timeouts,
+            base_url=scraper.base_url,
+            block=tuple(wishes.block),
+            screenshot=wishes.screenshot,
+        ),
+        gate=gate,
+    )

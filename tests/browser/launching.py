@@ -1,0 +1,75 @@
+"""Real browsers for tests: a port at which all is refused, options to launch with, and what is left of a browser."""
+
+import asyncio
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from swath.browser.chromium import Chromium, find
+from swath.browser.launch import Launched, LaunchOptions
+from swath.browser.mark import Mark
+
+
+@contextmanager
+def refusing_port() -> Iterator[int]:
+    """Bound and not listened at, so the system refuses whoever comes."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def launching(data: Path, port: int, *, chromium: Chromium | None = None, **seconds: Any) -> LaunchOptions:
+    return LaunchOptions(chromium=chromium or find(), data=data, deny_port=port, **seconds)
+
+
+def browser_pid(launched: Launched) -> int:
+    assert launched.pid is not None
+    return launched.pid
+
+
+def processes_of(launched: Launched) -> set[int]:
+    """Those of its groups, by the system's own word and not by that of the code under test."""
+    groups = {launched.pid, launched.driver_pid}
+    return {pid for pid in psutil.pids() if _group(pid) in groups and not is_dead(pid)}
+
+
+def folder_of(mark: Mark | str) -> Path:
+    return Path(tempfile.gettempdir()) / f"swath-{mark}"
+
+
+def renderers_of(launched: Launched) -> list[psutil.Process]:
+    found = []
+    for pid in processes_of(launched):
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if "--type=renderer" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def is_dead(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+async def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Bounded: fails when it does not come to hold."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.02)
+
+
+def _group(pid: int) -> int | None:
+    with suppress(OSError):
+        return os.getpgid(pid)
+    return None

@@ -1,0 +1,148 @@
+"""Browsers whose owner died are found by their mark and killed, frozen or not; everybody else's are left alone."""
+
+import asyncio
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from swath.browser.mark import Mark, family_of, started_at
+from swath.browser.orphans import find_orphans, reap
+from tests.browser.launching import folder_of, is_dead, refusing_port, until
+
+pytestmark = pytest.mark.req("B1")
+
+# A worker that launches one and waits to be killed; with a leash the system kills what it leaves.
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+import msgspec
+from swath.browser.chromium import Chromium, find
+from swath.browser.launch import LaunchOptions, launch
+from swath.browser.sandbox import Sandbox
+
+async def main(data, port, leashed):
+    chromium = find()
+    if leashed == "no":
+        chromium = Chromium(chromium.binary, Sandbox(on=False, why_not="it is a test"))
+    launched = await launch(LaunchOptions(chromium=chromium, data=Path(data), deny_port=int(port)))
+    print(launched.mark, launched.pid, launched.driver_pid, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def dead_mark(family: str) -> Mark:
+    """Its owner has our number, and began at another time: the number was given to another process."""
+    return Mark(family, os.getpid(), 1, secrets.token_hex(3))
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Processes that sleep and have such arguments."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def sleeper(*arguments: str) -> subprocess.Popen[bytes]:
+        code = "import sys, time; print(flush=True); time.sleep(600)"
+        started.append(
+            subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, start_new_session=True)
+        )
+        out = started[-1].stdout
+        assert out is not None
+        out.readline()
+        return started[-1]
+
+    yield sleeper
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_only_our_own_whose_owner_is_dead_are_killed(
+    tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    family = family_of(tmp_path)
+    pipe = "--remote-debugging-pipe"
+    others = family_of(tmp_path / "other")
+    orphan = start(pipe, f"--swath-browser={dead_mark(family)}")
+    frozen = start(f"--swath-browser={dead_mark(family)}", pipe)
+    frozen.send_signal(signal.SIGSTOP)
+    spared = [
+        start(pipe, f"--swath-browser={Mark.new(family)}"),  # its owner lives
+        start(pipe, f"--swath-browser={dead_mark(others)}"),  # of another data folder
+        start(f"--swath-browser={dead_mark(family)}"),  # somebody who looks for one
+        start(pipe, "--swath-browser="),
+        start(pipe, f"--swath-browser={family}-x-y-z"),
+    ]
+    assert set(find_orphans(family)) == {orphan.pid, frozen.pid}
+    assert reap(family) == 2
+    assert is_dead(orphan.pid)
+    assert is_dead(frozen.pid)
+    assert [process.poll() for process in spared] == [None] * len(spared)
+
+
+def test_folders_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -> None:
+    family = family_of(tmp_path)
+    dead, living, other = dead_mark(family), Mark.new(family), dead_mark(family_of(tmp_path / "other"))
+    for mark in (dead, living, other):
+        folder_of(mark).mkdir()
+        (folder_of(mark) / "file").write_text("x")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("x")
+    link = folder_of(dead_mark(family))
+    link.symlink_to(elsewhere)
+    try:
+        reap(family)
+        assert not folder_of(dead).exists()
+        assert folder_of(living).exists()
+        assert folder_of(other).exists()
+        assert (elsewhere / "kept").exists()
+    finally:
+        link.unlink(missing_ok=True)
+        for mark in (dead, living, other):
+            for path in (folder_of(mark) / "file", folder_of(mark)):
+                if path.exists():
+                    path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_marks_are_read_as_they_are_written() -> None:
+    mark = Mark.new("0123456789ab")
+    assert Mark.read(str(mark)) == mark
+    assert mark.owner_started == started_at(os.getpid())
+    assert Mark.read("") is None
+    assert Mark.read(f"{mark}0") is None
+
+
+@pytest.mark.req("W3")
+@pytest.mark.parametrize("leashed", ["yes", "no"])
+async def test_a_killed_worker_leaves_no_browser_even_a_frozen_one(tmp_path: Path, leashed: str) -> None:
+    with refusing_port() as port:
+        worker = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", WORKER, str(tmp_path), str(port), leashed, stdout=asyncio.subprocess.PIPE
+        )
+        assert worker.stdout is not None
+        async with asyncio.timeout(60):
+            told = (await worker.stdout.readline()).decode().split()
+        mark, leaders = told[0], [int(pid) for pid in told[1:]]
+        assert folder_of(mark).is_dir()
+        assert reap(family_of(tmp_path)) == 0  # its owner lives
+        for pid in leaders:
+            os.kill(pid, signal.SIGSTOP)
+        worker.kill()
+        await worker.wait()
+        if leashed == "yes":  # the system ties their lives together
+            await until(lambda: all(is_dead(pid) for pid in leaders))
+        else:
+            assert not any(is_dead(pid) for pid in leaders)
+        assert reap(family_of(tmp_path)) == (0 if leashed == "yes" else 2)
+        assert all(is_dead(pid) for pid in leaders)
+        assert not folder_of(mark).exists()

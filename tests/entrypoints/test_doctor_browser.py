@@ -1,0 +1,63 @@
+"""The doctor looks at the browser, and misses none where nobody asked for one."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from swath.backends.clock import SystemClock
+from swath.entrypoints.cli.doctor.browser import check_browser
+from swath.entrypoints.cli.doctor.finding import Level, Subject
+from swath.settings import read
+
+pytestmark = pytest.mark.req("O4", "B1")
+
+
+def _subject(folder: Path, **variables: str) -> Subject:
+    reading = read({"SWATH_DATA": str(folder), **variables})
+    return Subject(settings=reading.settings, reading=reading, trouble="", clock=SystemClock())
+
+
+def _nowhere(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("HOME", str(folder))
+
+
+def test_one_that_starts_is_told_with_version_and_sandbox(tmp_path: Path) -> None:
+    finding = check_browser(_subject(tmp_path))
+    assert finding.level is Level.OK, finding.message
+    assert finding.message.startswith("Chromium 1")
+    assert "in its sandbox" in finding.message
+
+
+def test_none_is_a_hint_where_none_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _nowhere(monkeypatch, tmp_path)
+    finding = check_browser(_subject(tmp_path))
+    assert finding.level is Level.OK
+    assert "apt-get install chromium" in finding.message
+
+
+def test_one_that_is_named_has_to_be_there(tmp_path: Path) -> None:
+    finding = check_browser(_subject(tmp_path, SWATH_CHROMIUM=str(tmp_path / "none")))
+    assert finding.level is Level.FAIL
+    assert "SWATH_CHROMIUM" in finding.message
+    assert "apt-get install chromium" in finding.advice
+
+
+def test_one_that_is_named_has_to_start(tmp_path: Path) -> None:
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    finding = check_browser(_subject(tmp_path, SWATH_CHROMIUM=str(broken)))
+    assert finding.level is Level.FAIL
+    assert "does not start" in finding.message
+
+
+def test_without_the_extra_there_is_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    finding = check_browser(_subject(tmp_path))
+    assert finding.level is Level.OK
+    assert "swath[browser]" in finding.message
+    assert check_browser(_subject(tmp_path, SWATH_CHROMIUM="/usr/bin/chromium")).level is Level.FAIL
