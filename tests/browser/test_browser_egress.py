@@ -87,9 +87,7 @@ async def _net(stack: AsyncExitStack, folder: Path) -> Net:
     canary = await stack.enter_async_context(Canary())
     pages = await stack.enter_async_context(Pages(canary.url))
     deny = await stack.enter_async_context(exits())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("swath.browser.launch.QUIET_FLAGS", ())
-        launched = await launch(LaunchOptions(chromium=find(), data=folder, deny_port=deny.deny_port))
+    launched = await launch(LaunchOptions(chromium=find(), data=folder, deny_port=deny.deny_port))
     stack.push_async_callback(launched.close)
     return Net(deny, launched, pages, canary)
 

@@ -45,10 +45,8 @@ FORMS = [
 async def launched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Launched]:
     async with AsyncExitStack() as stack:
         deny = await stack.enter_async_context(exits())
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("swath.browser.launch.QUIET_FLAGS", ())
-            data = tmp_path_factory.mktemp("data")
-            made = await launch(LaunchOptions(chromium=find(), data=data, deny_port=deny.deny_port))
+        data = tmp_path_factory.mktemp("data")
+        made = await launch(LaunchOptions(chromium=find(), data=data, deny_port=deny.deny_port))
         stack.push_async_callback(made.close)
         yield made
 

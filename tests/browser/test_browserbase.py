@@ -232,6 +232,7 @@ async def test_a_session_that_dies_under_an_item_fails_it_and_the_next_gets_anot
                 await meanwhile()
                 with pytest.raises(Exception, match="closed"):
                     await _seen(opened, site)
+                await opened.kill()
                 raise Failed(Failure.of(FailureKind.BROWSER_CRASH, "the page is gone"))
             return title
 
@@ -347,8 +348,7 @@ async def test_without_keep_alive_a_session_ends_with_its_line(setting: _Setting
     session = await provider.create()
     (running,) = server.sessions.running()
 
-    opened = await session.open(Wish(site="a"))
-    await opened.kill()
+    await session.line.disconnect()  # type: ignore[attr-defined]
 
     await _until(lambda: running.status == "COMPLETED")
     with pytest.raises(Failed, match="browser_crash: the Browserbase session has ended: COMPLETED"):

@@ -11,7 +11,7 @@ import pytest_asyncio
 from swath.backends.clock import SystemClock
 from swath.browser.mark import family_of
 from swath.browser.opened import Opened, ProviderSession, Wish
-from swath.browser.providers.attached import AttachLimits
+from swath.browser.providers.attached import AttachedSession, AttachLimits
 from swath.browser.providers.cdp import CdpProvider
 from swath.domain.errors import BadInput, Failed
 from swath.domain.failure import FailureKind
@@ -103,9 +103,8 @@ async def test_nothing_of_an_item_is_seen_by_the_next_unless_it_is_kept(session:
 
 
 async def test_a_line_that_was_cut_is_made_again(session: ProviderSession, site: str) -> None:
-    opened = await session.open(Wish(site="site.example"))
-
-    await opened.kill()
+    assert isinstance(session, AttachedSession)
+    await session.disconnect()
 
     assert (await _item(session, site, keeps=False))[0] == "0"
 
@@ -117,6 +116,10 @@ async def test_the_endpoint_may_be_an_http_address(chromium: LocalChromium, site
     assert (await _item(session, site, keeps=False))[0] == "0"
     for _ in range(2):
         await provider.destroy(session)
+    again = await provider.create()
+    opened = await again.open(Wish(site="site.example"))
+    await opened.kill()
+    assert again.gone
     assert chromium.alive
     await provider.close()
 

@@ -67,9 +67,12 @@ def test_of_the_drivers_own_the_newest_is_taken(tmp_path: Path) -> None:
 def test_what_stands_behind_a_script_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = program(tmp_path / "bin/chromium", "#!/bin/sh\nexec /usr/lib/chromium/chromium --flag")
     monkeypatch.setattr(chromium, "BEHIND_SCRIPTS", (tmp_path / "lib/{name}/{name}",))
+    monkeypatch.setattr(chromium, "SYSTEM_FOLDERS", (script.parent,))
     assert find_binary(script) == script  # there is nothing behind it
     behind = program(tmp_path / "lib/chromium/chromium")
     assert find_binary(script) == behind
+    mine = program(tmp_path / "mine/chromium", "#!/bin/sh\nexec something else")
+    assert find_binary(mine) == mine
     assert find_binary(path=str(script.parent), cache=tmp_path) == behind
 
 

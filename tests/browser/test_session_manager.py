@@ -37,7 +37,7 @@ class _Place:
         self._session.open_places -= 1
 
     async def kill(self) -> None:
-        self._session.dead = True
+        self._session.dead = self._session.gone = True
 
 
 class _Session:
@@ -46,6 +46,7 @@ class _Session:
         self.expires_at = expires_at
         self.open_places = 0
         self.dead = False
+        self.gone = False
 
     async def open(self, wish: Wish) -> Opened:
         await asyncio.sleep(0)
@@ -179,15 +180,21 @@ async def test_one_that_crashes_under_an_item_is_destroyed_and_the_item_fails() 
     provider = _Provider(clock)
     manager = _manager(clock, provider)
 
+    _, seat = _picked(manager, "a.example")
     with pytest.raises(Failed):
-        await _item(manager, error=_failed(FailureKind.BROWSER_CRASH))
+        async with manager.visit(seat, Wish(site="a.example")) as opened:
+            await opened.kill()
+            raise _failed(FailureKind.BROWSER_CRASH)
 
     assert provider.live == []
     assert (manager.stats.items_processed, manager.stats.errors, manager.stats.destroyed) == (1, 1, 1)
     assert await _item(manager) == "s2"
 
 
-@pytest.mark.parametrize(("kind", "replaced"), [(FailureKind.BLOCKED, True), (FailureKind.SERVER_ERROR, False)])
+@pytest.mark.parametrize(
+    ("kind", "replaced"),
+    [(FailureKind.BLOCKED, True), (FailureKind.BROWSER_CRASH, True), (FailureKind.SERVER_ERROR, False)],
+)
 async def test_one_that_errs_often_is_replaced_unless_it_is_the_site(kind: FailureKind, replaced: bool) -> None:
     clock = FakeClock()
     manager = _manager(clock, _Provider(clock), most_errors=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from swath.bootstrap.browsers import require_browser
 from swath.bootstrap.network import Outside, listening_ports, make_guard, make_network, open_outside
 from swath.bootstrap.services import (
     Services,
@@ -33,4 +34,5 @@ __all__ = [
     "open_services",
     "open_sites",
     "require_aws",
+    "require_browser",
 ]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from swath.domain.errors import BadInput
+from swath.observe.figures import FIGURES
 from swath.ports.clock import Clock
 from swath.settings import Settings
 from swath.web.egress.guard import Guard
@@ -53,7 +54,8 @@ class Browsers:
         if self._desk is None:
             require_browser(self._settings)
             makers = {"local": self._local, "cdp": self._cdp, "browserbase": self._browserbase}
-            self._desk = makers[self._settings.browser_provider]()
+            desk = self._desk = makers[self._settings.browser_provider]()
+            FIGURES.browsers = lambda: desk.figures
         self._desk.manager.on_free = on_free
         return self._desk
 
@@ -62,9 +64,15 @@ class Browsers:
         """For health and metrics. None: no item has needed a browser yet."""
         return None if self._desk is None else self._desk.figures
 
+    @property
+    def trouble(self) -> str | None:
+        """Why no browser can be had now, if that is so."""
+        return None if self._desk is None else self._desk.trouble
+
     async def close(self) -> None:
         """If there are any."""
         if self._desk is not None:
+            FIGURES.browsers = None
             await self._desk.close()
 
     def _local(self) -> Desk:

@@ -35,6 +35,7 @@ BEHIND_SCRIPTS: Final = (
     Path("/usr/lib64/{name}/{name}"),
     Path("/opt/google/chrome/chrome"),
 )
+SYSTEM_FOLDERS: Final = (Path("/usr/bin"), Path("/bin"))
 VERSION_SECONDS: Final = 10.0
 
 
@@ -110,7 +111,7 @@ def _behind(candidate: Path) -> Path | None:
         return real
     for pattern in BEHIND_SCRIPTS:
         program = Path(str(pattern).format(name=candidate.name))
-        if _runs(program) and (candidate.name in str(program) or real.is_relative_to(program.parent)):
+        if _runs(program) and real.parent in {*SYSTEM_FOLDERS, program.parent}:  # others' scripts are left as they are
             return program
     return None if b"snap" in head else candidate
 

@@ -87,6 +87,14 @@ class Desk:
             await self._leave()
 
     @property
+    def trouble(self) -> str | None:
+        """Why no session can be had now, if that is so."""
+        stats = self.manager.stats
+        if stats.held_for_seconds > 0 and stats.last_failure is not None:
+            return stats.last_failure.message
+        return None if self._pool is None else self._pool.stats.trouble
+
+    @property
     def figures(self) -> dict[str, int]:
         """For health and metrics (B1, B5)."""
         stats = self.manager.stats

@@ -63,6 +63,7 @@ class Documents:
         self._idle_seconds = 0.0
         self._idle_since: float | None = None
         self._main_frame = ""
+        self._lines: dict[Page, tuple[CDPSession, str, Document | None]] = {}  # of the pages below this one
         self._error_comes = False
         self._announced_at: float | None = None
         self.blocked: tuple[str, ...] = options.block
@@ -76,7 +77,14 @@ class Documents:
     # -- the page ------------------------------------------------------------------------------------------------------
 
     async def attach(self, page: Page) -> None:
-        """From now on this page is the one; whoever calls bounds it."""
+        """From now on this page is the one, for the first time or again; whoever calls bounds it."""
+        self._asked, self._announced_at = None, None
+        if page in self._lines:
+            self._calls.page = page
+            self._calls.cdp, self._main_frame, self.shown = self._lines[page]
+            return
+        if self._calls.cdp is not None:
+            self._lines[self._calls.page] = (self._calls.cdp, self._main_frame, self.shown)
         cdp = await page.context.new_cdp_session(page)
         tree = await cdp.send("Page.getFrameTree")
         main_frame = self._main_frame = tree["frameTree"]["frame"]["id"]
@@ -89,7 +97,7 @@ class Documents:
         await cdp.send("Page.enable")
         await cdp.send("Page.setLifecycleEventsEnabled", {"enabled": True})
         self._calls.page, self._calls.cdp = page, cdp
-        self.shown, self._asked = None, None
+        self.shown = None
         await self.stop_at(self.blocked)
 
     async def stop_at(self, blocked: tuple[str, ...]) -> None:

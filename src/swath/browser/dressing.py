@@ -46,25 +46,26 @@ def context_options(profile: Profile) -> dict[str, Any]:
 async def dress(context: BrowserContext, profile: Profile) -> None:
     """Before the first navigation, once in the life of a context made with `context_options`.
 
-    Pages that are open are dressed on return, and popups as soon as they are known. Pages that we open later want
-    `dress_page`. TimeoutError when the browser does not answer.
+    Pages that are open are dressed on return, and later ones as soon as they are known. Who opens one, and wants to be
+    sure before its first worker starts, waits for `dress_page`. TimeoutError when the browser does not answer.
     """
     if profile.languages is None:
         return
 
-    async def dress_popup(page: Page) -> None:
+    async def dress_later(page: Page) -> None:
         with suppress(Error, TimeoutError):  # it may be gone again
-            async with asyncio.timeout(DRESS_SECONDS):
-                if await page.opener() is not None:  # the others are ours, and who opens them dresses them
-                    await dress_page(page, profile)
+            await dress_page(page, profile)
 
-    context.on("page", dress_popup)
+    context.on("page", dress_later)
     async with asyncio.timeout(DRESS_SECONDS):
         await asyncio.gather(*(dress_page(page, profile) for page in context.pages))
 
 
 async def dress_page(page: Page, profile: Profile) -> None:
-    """Options cover what a page and its frames show; the workers that it starts are told their languages here."""
+    """Options cover what a page and its frames show; the workers that it starts are told their languages here.
+
+    May be done twice. TimeoutError when the browser does not answer.
+    """
     if profile.languages is None:
         return
     languages = ",".join(profile.languages)

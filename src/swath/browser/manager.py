@@ -14,6 +14,7 @@ from typing import Any, Final
 from swath.browser.distributor import Distribution, ItemView, Strategy, items_to_sessions
 from swath.browser.making import Maker
 from swath.browser.opened import Opened, Provider, ProviderSession, Wish
+from swath.browser.place import says_exhausted
 from swath.browser.seats import ManagerOptions, ManagerStats, Seat, SessionStats
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
@@ -111,8 +112,8 @@ class SessionManager:
                 seat.count(failure)
                 self._items += 1
                 self._errors += failure is not None
-            if failure is not None and failure.kind is FailureKind.BROWSER_CRASH:
-                await self._empty_seat(seat)
+            if seat.session is not None and seat.session.gone:
+                await self._empty_seat(seat)  # it may be paid for as long as nobody says so
         finally:
             self.give_back(seat)
 
@@ -121,10 +122,12 @@ class SessionManager:
         try:
             opened = await self._maker.open(session, wish)
         except Failed as failed:
-            if seat.items and failed.failure.kind is FailureKind.BROWSER_CRASH:
-                # It has served others, and died since: not the fault of this item, which gets a new one.
+            served = seat.items
+            if not says_exhausted(failed.failure):  # which tells nothing of the session
                 await self._empty_seat(seat)
-                return await self._opened(seat, wish)
+                if served and failed.failure.kind is FailureKind.BROWSER_CRASH:
+                    # It has served others, and died since: not the fault of this item, which gets a new one.
+                    return await self._opened(seat, wish)
             self._maker.hold_off.failed(failed.failure, self._clock.boot())
             raise
         self._maker.hold_off.succeeded()

@@ -51,6 +51,11 @@ class ProviderSession(Protocol):
     session_id: str
     expires_at: float | None
 
+    @property
+    def gone(self) -> bool:
+        """Whether it is known that no further item can be served; a session need not know it."""
+        ...
+
     async def open(self, wish: Wish) -> Opened:
         """A place for one item. Raises Failed: browser_crash when there is none (pool_exhausted), or its session is
         gone."""

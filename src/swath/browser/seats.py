@@ -19,7 +19,9 @@ __all__ = ["ManagerOptions", "ManagerStats", "Seat", "SessionStats"]
 _MOST_DOMAINS: Final = 8
 _K = FailureKind
 # What may be the session's own fault: its cookies, its face, its way out. A site that is down is not.
-_TELLING: Final = frozenset({_K.BLOCKED, _K.CAPTCHA, _K.SESSION_EXPIRED, _K.NAVIGATION, _K.TIMEOUT, _K.PROXY})
+_TELLING: Final = frozenset(
+    {_K.BLOCKED, _K.CAPTCHA, _K.SESSION_EXPIRED, _K.NAVIGATION, _K.TIMEOUT, _K.PROXY, _K.BROWSER_CRASH}
+)
 
 
 class ManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +113,7 @@ class Seat:
         expires_at = self.session.expires_at
         return (
             self.wanted_fresh
+            or self.session.gone
             or self._errors_in_a_row >= options.most_errors
             or now - self.since >= options.session_timeout_seconds
             or (expires_at is not None and now >= expires_at - options.margin_seconds)

@@ -128,7 +128,7 @@ class BrowserSession(Acting, Collected):
     async def back(self) -> None:
         """To the page before."""
         await self._hands.pause()
-        await self._hands.act("going back", lambda: self._calls.page.go_back(wait_until="domcontentloaded", timeout=0))
+        await self._hands.act("going back", lambda: self._calls.page.go_back(wait_until="commit", timeout=0))
 
     def _base(self) -> str | None:
         """What relative addresses refer to: the page, or where it should have been."""

@@ -69,8 +69,10 @@ class Windows:
         if not self._below:
             raise Failed(Failure.of(FailureKind.INTERNAL, "there is no window to close"))
         page = self._hands.calls.page
-        await documents.attach(self._below.pop())
+        below = self._below.pop()
+        await documents.attach(below)
         await page.close()
+        await below.bring_to_front()  # what is behind others may open no windows
 
 
 class _Stopped:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 __all__ = ["FIGURES", "NO_KIND", "Figures", "Spread"]
@@ -47,7 +47,7 @@ class Figures:
 
     __slots__ = (
         *("attempt_seconds", "attempts", "cache_hits", "commit_seconds", "committed_items", "items", "received_bytes"),
-        *("request_seconds", "requests", "site_requests"),
+        *("browsers", "request_seconds", "requests", "site_requests"),
     )
 
     def __init__(self) -> None:
@@ -61,6 +61,7 @@ class Figures:
         self.committed_items = 0
         self.requests: dict[tuple[str, str, str], int] = defaultdict(int)
         self.request_seconds: dict[str, Spread] = defaultdict(lambda: Spread(ITEM_SECONDS))
+        self.browsers: Callable[[], Mapping[str, int]] | None = None  # asked when somebody wants to know
 
     def attempt_over(self, seconds: float, kind: str = NO_KIND) -> None:
         """One try at an item came to something."""

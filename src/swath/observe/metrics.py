@@ -35,6 +35,9 @@ def exposition(figures: Figures, gauges: Iterable[Gauge] = ()) -> bytes:
     class Told(Collector):
         def collect(self) -> Iterable[Metric]:
             yield from _counted(figures)
+            if figures.browsers is not None:
+                told = "Browsers, their places and sessions, and what went through them."
+                yield _gauged(Gauge("swath_browsers", told, figures.browsers(), "what"))
             yield from (_gauged(gauge) for gauge in gauges)
 
     registry = CollectorRegistry(auto_describe=False)

@@ -61,6 +61,7 @@ class AttachedSession:
         self._driver = driver
         self._clock = clock
         self._browser: Browser | None = None
+        self.gone = False
         self._was_there = False
         self._keeps = False
 
@@ -186,7 +187,8 @@ class AttachedOpened:
             await self.context.add_cookies([{**cookie} for cookie in self._aside])  # type: ignore[typeddict-item]
 
     async def kill(self) -> None:
-        """See Opened. The browser is not ours to end: its page is closed, and the line cut."""
+        """See Opened. The browser is not ours to end: its page is closed, the line cut, and the session given up."""
+        self._session.gone = True
         with contextlib.suppress(Exception):
             async with asyncio.timeout(self._session.limits.call_seconds):
                 await asyncio.gather(*(page.close() for page in self._pages))

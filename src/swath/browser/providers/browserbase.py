@@ -174,6 +174,11 @@ class _Session:
         self.line = line
         self._api = api
 
+    @property
+    def gone(self) -> bool:
+        """See ProviderSession."""
+        return self.line.gone
+
     async def open(self, wish: Wish) -> Opened:
         """See ProviderSession. Where the line was cut, they know whether there is still something at its other end."""
         if not self.line.connected:

@@ -74,6 +74,7 @@ class _Session:
         self.session_id = session_id
         self.expires_at: float | None = None
         self.provider = provider
+        self.gone = False  # when its browser dies, it goes on in another
         self._kept: OrderedDict[tuple[str, bool], Kept] = OrderedDict()
 
     async def open(self, wish: Wish) -> Opened:

@@ -10,9 +10,9 @@ import asyncio
 import click
 import msgspec
 
-from swath.bootstrap import Services, make_registry, make_worker, open_services
+from swath.bootstrap import Services, make_registry, make_worker, open_services, require_browser
 from swath.domain.errors import BadInput, StoreUnavailable
-from swath.domain.job import JobStatus
+from swath.domain.job import Job, JobStatus
 from swath.domain.transitions import JobState
 from swath.entrypoints.cli.caretaker import bring_to_end
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
@@ -73,6 +73,7 @@ async def work_until_ended(
 ) -> JobStatus:
     """Works on the job until it is terminal, whoever ends it, or waits for a person, or until told to stop."""
     job_id = status.job.job_id
+    _require_browser(services.settings, registry, status.job)
     finished = asyncio.Event()
     async with make_worker(services, registry, job_id, on_standstill=leave_at_a_standstill) as worker:
         working = asyncio.create_task(worker.run(finished))
@@ -94,6 +95,12 @@ async def work_until_ended(
 def needs_a_person(status: JobStatus) -> bool:
     """Whether waiting is of no use: the circuit paused the job, and only a person closes it again."""
     return status.state is JobState.PAUSED and status.circuit_opened is not None and bool(status.counts.remaining)
+
+
+def _require_browser(settings: Settings, registry: Registry, job: Job) -> None:
+    """Raises BadInput, before anything starts, when the job needs a browser that cannot be had here."""
+    if job.extracts is None and registry.get(job.scraper_id, job.scraper_source).kind == "browser":
+        require_browser(settings)
 
 
 async def _look(services: Services, before: JobStatus, display: Display) -> JobStatus:

@@ -53,7 +53,8 @@ class BenchBrowser(BrowserScraper):
     keep_session = bool(_ORDER["keeps"])
 
     async def fetch(self, item: ParcelInput, browser: BrowserSession) -> WebPage:
-        return await browser.goto(_URL + item.parcel_id)
+        await browser.goto(_URL + item.parcel_id)
+        return await browser.page()
 
     def extract(self, pages: Pages) -> dict[str, str]:
         page = pages.main

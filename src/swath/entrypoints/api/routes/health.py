@@ -101,7 +101,7 @@ async def health(controller: Control, standing: StandingOf) -> Response:
 @router.get(
     "/readiness",
     response_model=Envelope[Readiness],
-    responses=declared(ErrorCode.STORE_UNAVAILABLE, ErrorCode.NO_HEALTHY_PROXIES),
+    responses=declared(ErrorCode.STORE_UNAVAILABLE, ErrorCode.NO_HEALTHY_PROXIES, ErrorCode.POOL_EXHAUSTED),
 )
 async def readiness(controller: Control, standing: StandingOf) -> Response:
     """Whether the controller can take work: 200 exactly when what is configured is healthy, else 503."""
@@ -114,7 +114,12 @@ async def readiness(controller: Control, standing: StandingOf) -> Response:
         unwell: dict[str, Any] = {tier: found.model_dump() for tier, found in proxies.items()}
         told = "none of the proxies that are set up is healthy"
         raise ApiError(ErrorCode.NO_HEALTHY_PROXIES, told, {"proxies": unwell}, retry_after=RETRY_SECONDS)
-    return ok(Readiness(checked=["store", *(["proxies"] if proxies else [])]))
+    browsers = controller.outside.browsers
+    if browsers.trouble is not None:
+        told = "no browser can be had"
+        raise ApiError(ErrorCode.POOL_EXHAUSTED, told, {"browsers": browsers.stats}, retry_after=RETRY_SECONDS)
+    met = [*(["proxies"] if proxies else []), *(["browsers"] if browsers.stats is not None else [])]
+    return ok(Readiness(checked=["store", *met]))
 
 
 def _queue(look: Look) -> QueueHealth | None:
