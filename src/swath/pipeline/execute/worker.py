@@ -23,6 +23,7 @@ from swath.pipeline.execute.browsers import Browsers
 from swath.pipeline.execute.chores import Chore, keep_doing
 from swath.pipeline.execute.committer import Committer
 from swath.pipeline.execute.floor import Floor
+from swath.pipeline.execute.heap import keep_freed_memory
 from swath.pipeline.execute.heartbeat import Heartbeat
 from swath.pipeline.execute.holds import Holds
 from swath.pipeline.execute.housekeeping import Housekeeping
@@ -67,6 +68,7 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until told to stop."""
+        keep_freed_memory()
         loop = asyncio.get_running_loop()
         parts, options = self._parts, self._options
         heartbeat = Heartbeat(
