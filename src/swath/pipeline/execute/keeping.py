@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -26,6 +26,9 @@ from swath.ports.result_storage import ResultStorage, StagedItem
 __all__ = ["Keeper", "keeper_of"]
 
 T = TypeVar("T")
+
+TURN_SECONDS: Final = 0.001  # for so long the event loop packs before it does something else
+LARGE_BYTES: Final = 256 * 1024  # pages that would take it longer
 
 
 class Patiently(Protocol):
@@ -123,7 +126,7 @@ class _PackKeeper:
         def pack(outcome: Outcome, end: Ended) -> PackedItem:
             return packer.add(outcome.item_id, outcome.result, _about(end))
 
-        made = await asyncio.to_thread(lambda: [_made(outcome, pack) for outcome in outcomes])
+        made = await _all_made(outcomes, pack)
         additions = packer.additions()
         placed = await patiently(lambda: self._storage.append(self._lease.job.job_id, self._lease.fence, additions))
         reach("after_stage")
@@ -143,6 +146,21 @@ class _PackKeeper:
 
     async def settle(self) -> None:
         await self._ledger.settle(self._storage, self._lease.job.job_id, self._lease.fence)
+
+
+async def _all_made(outcomes: Sequence[Outcome], make: Callable[[Outcome, Ended], T]) -> list[tuple[Ended, T | None]]:
+    """Small ones here, a few at a time: in a thread, each step of each would wait for the interpreter again."""
+    made, loop = list[tuple[Ended, T | None]](), asyncio.get_running_loop()
+    until = loop.time() + TURN_SECONDS
+    for outcome in outcomes:
+        if outcome.size > LARGE_BYTES:
+            made.append(await asyncio.to_thread(_made, outcome, make))
+        else:
+            made.append(_made(outcome, make))
+        if loop.time() > until:
+            await asyncio.sleep(0)
+            until = loop.time() + TURN_SECONDS
+    return made
 
 
 def _made(outcome: Outcome, make: Callable[[Outcome, Ended], T]) -> tuple[Ended, T | None]:
