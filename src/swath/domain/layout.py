@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from swath.domain.keys import encode
@@ -52,8 +53,13 @@ class PackedAt(NamedTuple):
     @classmethod
     def of(cls, key: str) -> PackedAt | None:
         """None when the key is that of a file by itself."""
-        found = _PACKED.fullmatch(key)
-        return None if found is None else cls(found["pack"], int(found["start"]), int(found["length"]), found["name"])
+        return _packed_at(key)
+
+
+@lru_cache(4_096)  # whoever reads the files of many items asks several times about each
+def _packed_at(key: str) -> PackedAt | None:
+    found = _PACKED.fullmatch(key)
+    return None if found is None else PackedAt(found["pack"], int(found["start"]), int(found["length"]), found["name"])
 
 
 def pack_fence(key: str) -> int | None:

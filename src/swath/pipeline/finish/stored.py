@@ -92,6 +92,8 @@ def unpacked(artifact: Artifact, name: str, data: bytes) -> bytes:
 
 def _without_compression(files: dict[str, bytes]) -> dict[str, bytes]:
     """Pages that lie by themselves are compressed if their metadata says so; in a bucket their names do not."""
+    if not any(data.startswith(_GZIP) for data in files.values()):
+        return files
     compressed = {name for name in files if name.endswith(".html.gz")}
     if METADATA_FILE in files:
         compressed |= {page.file for page in stored_in(files[METADATA_FILE]).pages if page.file is not None}

@@ -162,9 +162,11 @@ def _add_all(
         diff.items += 1
         if value is not None:
             diff.gained += before is None
-            after_rows = _rows(value)
-            before_rows = after_rows if before == value else _rows(before)
-            diff.same_items += _add_values(diff, record.item_id, before_rows, after_rows)
+            if before == value:
+                _add_same(diff, _rows(value))
+                diff.same_items += 1
+            else:
+                diff.same_items += _add_values(diff, record.item_id, _rows(before), _rows(value))
         elif before is None:
             diff.still_none += 1
         else:
@@ -176,6 +178,15 @@ def _rows(data: bytes | None) -> list[dict[str, Scalar]]:
         return []
     decoded = msgspec.json.decode(data)
     return [flatten(one) for one in decoded] if isinstance(decoded, list) else [flatten(decoded)]
+
+
+def _add_same(diff: Diff, rows: Sequence[Mapping[str, Scalar]]) -> None:
+    """What `_add_values` does with rows that were the same before, which most are."""
+    fields = diff.fields
+    for row in rows:
+        for name, value in row.items():
+            if value not in _NOTHING:
+                (fields.get(name) or _field(diff, name)).same += 1
 
 
 def _add_values(

@@ -33,7 +33,12 @@ def flatten(record: Any, under: str | None = None) -> dict[str, Scalar]:
         return flat
     for key, value in record.items():
         name = _escaped(key)
-        _put(flat, OURS + name if name.startswith(OURS) else name, value)
+        if name.startswith(OURS):
+            name = OURS + name
+        if isinstance(value, str):  # as most are
+            flat[name] = value
+        else:
+            _put(flat, name, value)
     return flat
 
 

@@ -31,8 +31,10 @@ def collapsed(text: str) -> str:
 def text_in(node: LexborNode) -> str:
     """The text of a node in one line; scripts and styles inside it are not text."""
     first = node.first_child
-    if first is None or (first.next is None and first.is_text_node):
+    if first is None:
         return " ".join((node.text() or "").split())
+    if first.is_text_node and first.next is None:
+        return " ".join((first.text_content or "").split())
     return " ".join(lines_in(node))
 
 
