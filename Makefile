@@ -15,7 +15,7 @@ WORKERS ?= 4
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers browser demo test check fix chaos chaos-aws soak slots fairness pacing fleet simulate load fuzz-api bench profile bench-sync bench-export bench-reextract bench-site lock clean
+.PHONY: help setup servers browser demo test check fix chaos chaos-aws soak slots fairness pacing fleet simulate load fuzz-api bench bench-browser profile bench-sync bench-export bench-reextract bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -25,8 +25,9 @@ setup: $(VENV)/.dev ## Make .venv with everything for development
 
 servers: $(SERVERS)/.installed .servers/.installed ## Install the AWS services that the tests run against
 
-browser: $(VENV)/.swath ## Have a Chromium for browser scrapers: the system's, or one of its own
+browser: $(VENV)/.swath ## Have a Chromium for browser scrapers: the system's, or one of its own; and a screen for it
 	@$(HAVE_CHROMIUM)
+	@$(call NEED,Xvfb,xvfb)
 
 demo: $(VENV)/.swath ## Scrape the demo county, with a live progress bar
 	@( $(HAVE_CHROMIUM) ) || echo "going on without a browser: the demo runs over HTTP"
@@ -77,6 +78,9 @@ fuzz-api: $(VENV)/.dev ## Let schemathesis loose on a real controller, with and 
 
 bench: $(VENV)/.dev $(PEERS)/.installed ## Swath, Scrapy, Crawlee and a script on the same pages (ARGS="--help" for its options)
 	@$(BIN)/python -m swath.testing.bench $(ARGS)
+
+bench-browser: $(VENV)/.dev $(PEERS)/.installed browser ## Swath and Crawlee in the same Chromium, on pages that a script renders
+	@$(BIN)/python -m swath.testing.bench.browser $(ARGS)
 
 profile: $(VENV)/.dev ## What the CPU of an item is spent on (ARGS="--page FILE")
 	@$(BIN)/python -m swath.testing.bench.profile $(ARGS)
@@ -188,5 +192,5 @@ NEED = command -v $(1) >/dev/null 2>&1 || { \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
 		echo "installing $(2)"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(2) >/dev/null; \
 	else \
-		echo "make: $(1) not found; the tests of the AWS back end need it (Debian: apt-get install $(2))" >&2; exit 1; \
+		echo "make: $(1) not found; the tests need it (Debian: apt-get install $(2))" >&2; exit 1; \
 	fi; }

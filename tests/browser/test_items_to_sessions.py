@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath.browser.distributor import (
@@ -52,6 +52,7 @@ def _placed(shares: Sequence[Share]) -> list[str]:
     return [item.item_id for share in shares for item in share.items]
 
 
+@settings(deadline=None)
 @given(_items, _sessions, _options)
 def test_property_44_one_entry_per_session_each_open_item_at_most_once_and_none_lost_below_the_cap(
     items: list[ItemView], sessions: list[SessionView], options: Distribution
@@ -69,6 +70,7 @@ def test_property_44_one_entry_per_session_each_open_item_at_most_once_and_none_
     assert most is None or all(len(share.items) <= most for share in shares)
 
 
+@settings(deadline=None)
 @given(_items, _sessions, _options)
 def test_the_same_question_has_the_same_answer_and_shares_keep_the_order(
     items: list[ItemView], sessions: list[SessionView], options: Distribution
@@ -83,6 +85,7 @@ def test_the_same_question_has_the_same_answer_and_shares_keep_the_order(
         assert order == sorted(order)
 
 
+@settings(deadline=None)
 @given(st.lists(_domains, max_size=30), _sessions, st.none() | st.integers(0, 8))
 def test_round_robin_deals_them_out_one_by_one(
     domains: list[str], sessions: list[SessionView], most: int | None
@@ -94,6 +97,7 @@ def test_round_robin_deals_them_out_one_by_one(
         assert [item.item_id for item in share.items] == dealt[:most]
 
 
+@settings(deadline=None)
 @given(st.lists(_domains, max_size=30), _sessions, st.none() | st.integers(1, 8))
 def test_least_loaded_never_gives_to_one_that_has_more_to_do(
     domains: list[str], sessions: list[SessionView], most: int | None
@@ -107,6 +111,7 @@ def test_least_loaded_never_gives_to_one_that_has_more_to_do(
         assert not share.items or not with_room or load - 1 <= min(with_room)
 
 
+@settings(deadline=None)
 @given(st.lists(_domains, max_size=30), _sessions)
 def test_domain_affinity_keeps_a_domain_together_and_at_home(domains: list[str], sessions: list[SessionView]) -> None:
     shares = items_to_sessions(_open(domains), sessions, Distribution(strategy=Strategy.DOMAIN_AFFINITY))

@@ -133,16 +133,22 @@ async def test_a_killed_worker_leaves_no_browser_even_a_frozen_one(tmp_path: Pat
         async with asyncio.timeout(60):
             told = (await worker.stdout.readline()).decode().split()
         mark, leaders = told[0], [int(pid) for pid in told[1:]]
-        assert folder_of(mark).is_dir()
-        assert reap(family_of(tmp_path)) == 0  # its owner lives
-        for pid in leaders:
-            os.kill(pid, signal.SIGSTOP)
-        worker.kill()
-        await worker.wait()
-        if leashed == "yes":  # the system ties their lives together
-            await until(lambda: all(is_dead(pid) for pid in leaders))
-        else:
-            assert not any(is_dead(pid) for pid in leaders)
-        assert reap(family_of(tmp_path)) == (0 if leashed == "yes" else 2)
-        assert all(is_dead(pid) for pid in leaders)
-        assert not folder_of(mark).exists()
+        try:
+            await _kill_and_look(worker, tmp_path, leaders, leashed)
+            assert not folder_of(mark).exists()
+        finally:  # also when it is shown that something survives
+            reap(family_of(tmp_path))
+
+
+async def _kill_and_look(worker: asyncio.subprocess.Process, data: Path, leaders: list[int], leashed: str) -> None:
+    assert reap(family_of(data)) == 0  # its owner lives
+    for pid in leaders:
+        os.kill(pid, signal.SIGSTOP)
+    worker.kill()
+    await worker.wait()
+    if leashed == "yes":  # the system ties their lives together
+        await until(lambda: all(is_dead(pid) for pid in leaders))
+    else:
+        assert not any(is_dead(pid) for pid in leaders)
+    assert reap(family_of(data)) == (0 if leashed == "yes" else 2)
+    assert all(is_dead(pid) for pid in leaders)

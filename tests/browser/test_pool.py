@@ -118,7 +118,8 @@ async def _page_limit(browsers: int, concurrency: int, most_pages: int, steps: l
         held: list[Place] = []
         for take, which, pages in steps:
             if take and len(held) < concurrency:
-                place = await it.pool.acquire()
+                async with asyncio.timeout(5):  # there is a free place, so nobody has to wait for another's work
+                    place = await it.pool.acquire()
                 # Nobody gets a place in a browser that has served its limit, or will have when all in it are done.
                 assert of(place).served + sum(1 for other in held if of(other) is of(place)) < most_pages
                 assert not of(place).ended
@@ -129,7 +130,7 @@ async def _page_limit(browsers: int, concurrency: int, most_pages: int, steps: l
                 it.pool.release(place, pages=pages)
             await settle()
             assert it.pool.stats.in_use == len(held) <= concurrency
-            assert len(it.factory.living) <= 2 * browsers
+            assert len(it.factory.living) <= browsers + len({of(place) for place in held})
             for one in it.factory.started:
                 inside = sum(1 for other in held if of(other) is one)
                 if one.served >= most_pages and not inside:

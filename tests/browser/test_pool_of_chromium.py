@@ -32,7 +32,7 @@ def open_pool(tmp_path: Path) -> OpenPool:
     async def opened(**options: Any) -> AsyncIterator[tuple[BrowserPool, list[Launched]]]:
         launched: list[Launched] = []
         with refusing_port() as port:
-            how = launching(tmp_path, port, answer_seconds=0.5, close_seconds=2.0)
+            how = launching(tmp_path, port, answer_seconds=3.0, close_seconds=2.0)
 
             async def start() -> Launched:
                 launched.append(await launch(how))
@@ -43,7 +43,7 @@ def open_pool(tmp_path: Path) -> OpenPool:
             try:
                 yield pool, launched
             finally:
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(25):
                     await pool.close()
                 for one in launched:
                     assert processes_of(one) == set()
@@ -110,7 +110,7 @@ async def _one_fault(pool: BrowserPool, fault: str) -> None:
         os.kill(pid, signal.SIGSTOP if fault == "browser frozen" else signal.SIGKILL)
     if fault == "browser frozen":
         await Keeper(pool, SystemClock(), lambda: 0).run_once()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(10):
         await other.lost.wait()
         assert isinstance((await asyncio.gather(hang, return_exceptions=True))[0], Exception)
     with pytest.raises(Failed, match="browser_crash"):

@@ -49,7 +49,7 @@ async def site() -> AsyncIterator[VisitedSite]:
             "/frames": html("<h1>Out</h1><iframe id=in src='/inner'></iframe>"),
             "/inner": html('<h1>In</h1><input id=i><button id=b onclick="this.textContent = i.value">press</button>'),
             "/windows": html(
-                "<h1>W</h1><a id=w href='/next' target=_blank>new</a><button id=o onclick=\"open('/next')\">o</button>"
+                "<h1>W</h1><a id=w href='/next' target=_blank>new</a><button id=o onclick=\"window.open('/next')\">o</button>"
             ),
             "/files": html(
                 "<h1>F</h1><a id=att href='/att'>a</a><a id=dl href='/next' download>d</a><a id=tab href='/inline' target=_blank>t</a>"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath.browser.exit import Exit
@@ -28,6 +28,7 @@ class _Place:
 
     context = page = cast("Any", None)
     exit: Exit | None = None
+    keeps_page = False
 
     def __init__(self, session: "_Session") -> None:
         self._session = session
@@ -180,11 +181,14 @@ async def test_one_that_crashes_under_an_item_is_destroyed_and_the_item_fails() 
     provider = _Provider(clock)
     manager = _manager(clock, provider)
 
-    _, seat = _picked(manager, "a.example")
-    with pytest.raises(Failed):
+    async def crashing() -> None:
+        _, seat = _picked(manager, "a.example")
         async with manager.visit(seat, Wish(site="a.example")) as opened:
             await opened.kill()
             raise _failed(FailureKind.BROWSER_CRASH)
+
+    with pytest.raises(Failed):
+        await crashing()
 
     assert provider.live == []
     assert (manager.stats.items_processed, manager.stats.errors, manager.stats.destroyed) == (1, 1, 1)
@@ -258,6 +262,23 @@ async def test_a_session_that_cannot_be_had_fails_its_item_by_name_and_is_not_as
     clock.advance(held_seconds)
     assert await _item(manager) == "s1"
     assert manager.stats.last_failure is None
+
+
+async def test_who_waits_for_a_seat_is_told_when_sessions_may_be_asked_for_again() -> None:
+    clock = FakeClock()
+    provider = _Provider(clock)
+    provider.refusals = [_failed(FailureKind.CREDENTIAL)]
+    manager = _manager(clock, provider)
+    with pytest.raises(Failed):
+        await _item(manager)
+    told: list[int] = []
+    manager.on_free = lambda: told.append(manager.free)
+
+    for _ in range(4):
+        await manager.tend()
+        clock.advance(30)
+
+    assert told == [2]
 
 
 async def test_a_short_wait_for_a_session_costs_no_try() -> None:
@@ -375,6 +396,7 @@ _steps = st.lists(
 
 
 @pytest.mark.req("W3")
+@settings(deadline=None)
 @given(_steps)
 def test_whatever_happens_seats_are_neither_lost_nor_given_twice(steps: list[tuple[str, int]]) -> None:
     asyncio.run(_through(steps))

@@ -82,6 +82,7 @@ class Stand:
         self.context = context
         self.page = page
         self.exit: Exit | None = None
+        self.keeps_page = False
         self.closed = 0
         self.killed = 0
 
@@ -119,7 +120,10 @@ async def visiting(
     """A session of its own, with quick timeouts. Afterwards nothing may be open at the gate any more."""
     place = await stand(launched, port)
     gate = gate or RecordingGate()
-    async with BrowserSession(place, gate, SystemClock(), SessionOptions(timeouts=QUICK, **options)) as browser:
-        yield browser
-    assert not gate.open
-    assert place.closed == 1
+    options = {"timeouts": QUICK, **options}
+    try:
+        async with BrowserSession(place, gate, SystemClock(), SessionOptions(**options)) as browser:
+            yield browser
+    finally:
+        assert not gate.open
+        assert place.closed == 1

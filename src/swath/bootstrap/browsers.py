@@ -78,6 +78,7 @@ class Browsers:
     def _local(self) -> Desk:
         from swath.browser.chromium import find
         from swath.browser.desk import Desk
+        from swath.browser.display import Display, find_display_program
         from swath.browser.exits import Exits
         from swath.browser.keeper import Keeper
         from swath.browser.launch import Launched, LaunchOptions, launch
@@ -94,10 +95,21 @@ class Browsers:
         users = () if chromium.sandbox.uid is None else (chromium.sandbox.uid,)
         exits = Exits(self._guard, users=users, ca_file=settings.proxy_ca_file)
 
+        program = None if settings.browser_headless else find_display_program()
+        display = None if program is None else Display(program, chromium.sandbox.leash)
+
         async def start() -> Launched:
             if not exits.deny_port:
                 await exits.start()
-            return await launch(LaunchOptions(chromium=chromium, data=settings.data, deny_port=exits.deny_port))
+            name = None if display is None else await display.name()
+            return await launch(
+                LaunchOptions(chromium=chromium, data=settings.data, deny_port=exits.deny_port, display=name)
+            )
+
+        async def leave() -> None:
+            await exits.close()
+            if display is not None:
+                await display.close()
 
         options = PoolOptions(
             browsers=settings.browsers,
@@ -108,8 +120,9 @@ class Browsers:
         )
         pool = BrowserPool(options, clock, start)
         keeper = Keeper(pool, clock, lambda: reap(family_of(settings.data)))
-        rooms = Rooms(exits, lambda version: engine_here(version, headless=True), random.Random())  # noqa: S311 no secret
-        return Desk(self._manager(LocalProvider(pool, rooms), options.places), clock, pool, keeper.run, exits.close)
+        draw = random.Random()  # noqa: S311 no secret
+        rooms = Rooms(exits, lambda version: engine_here(version, headless=display is None), draw)
+        return Desk(self._manager(LocalProvider(pool, rooms), options.places), clock, pool, keeper.run, leave)
 
     def _cdp(self) -> Desk:
         from swath.browser.desk import Desk

@@ -171,9 +171,9 @@ class Calls:
             await self._opened.kill()
             message = f"the browser did not come back from: {what}; it was killed"
             return self.gone(message).failure
-        if await self.bounded(self.page.evaluate("true")):
+        if self.cdp is not None and await self.bounded(self.cdp.send("Runtime.evaluate", {"expression": "1"})):
             return self._overrun() or Failure.of(FailureKind.TIMEOUT, f"{what}: took longer than {seconds:g} s")
-        message = f"{what}: the page does not answer, for its scripts never end; it was ended after {seconds:g} s"
+        message = f"{what}: the page does not answer, for its scripts never end or it never rests; it was ended after {seconds:g} s"
         failure = Failure.of(FailureKind.TIMEOUT, message)
         self._for_good = self._for_good or Failed(failure)
         await self.end_renderer()

@@ -65,6 +65,7 @@ class Documents:
         self._main_frame = ""
         self._lines: dict[Page, tuple[CDPSession, str, Document | None]] = {}  # of the pages below this one
         self._error_comes = False
+        self._error_url: str | None = None
         self._announced_at: float | None = None
         self.blocked: tuple[str, ...] = options.block
         self.count = 0
@@ -86,7 +87,11 @@ class Documents:
         if self._calls.cdp is not None:
             self._lines[self._calls.page] = (self._calls.cdp, self._main_frame, self.shown)
         cdp = await page.context.new_cdp_session(page)
-        tree = await cdp.send("Page.getFrameTree")
+        tree, *_ = await asyncio.gather(
+            cdp.send("Page.getFrameTree"),
+            cdp.send("Page.enable"),
+            cdp.send("Page.setLifecycleEventsEnabled", {"enabled": True}),
+        )
         main_frame = self._main_frame = tree["frameTree"]["frame"]["id"]
         cdp.on("Fetch.requestPaused", lambda event: self._spawn(self._paused(cdp, event, main_frame)))
         cdp.on("Fetch.authRequired", lambda event: self._spawn(self._no_password(cdp, event)))
@@ -94,8 +99,6 @@ class Documents:
         cdp.on("Page.frameNavigated", self._went)
         cdp.on("Page.lifecycleEvent", self._lives)
         page.on("requestfailed", self._failed)
-        await cdp.send("Page.enable")
-        await cdp.send("Page.setLifecycleEventsEnabled", {"enabled": True})
         self._calls.page, self._calls.cdp = page, cdp
         self.shown = None
         await self.stop_at(self.blocked)
@@ -139,6 +142,11 @@ class Documents:
         for document in self._by_loader.values():
             self._leave(document)
 
+    async def detach(self) -> bool:
+        """Leaves the page as if it had never been there. Whether that could be done."""
+        self._calls.page.remove_listener("requestfailed", self._failed)
+        return self._calls.cdp is not None and await self._calls.bounded(_detached(self._calls.cdp)) is not None
+
     # -- what Chromium stops -------------------------------------------------------------------------------------------
 
     async def _paused(self, cdp: CDPSession, event: Mapping[str, Any], main_frame: str) -> None:
@@ -158,7 +166,7 @@ class Documents:
     async def _ask(self, cdp: CDPSession, event: Mapping[str, Any]) -> None:
         loader_id = event.get("networkId") or event["requestId"]
         former, self._coming, self._asked = self._coming, None, loader_id
-        self._announced_at = None
+        self._announced_at = self._error_url = None
         for document in (former, self.shown):
             if document is not None:
                 self._leave(document)
@@ -169,10 +177,10 @@ class Documents:
             await self._stop(cdp, event, "BlockedByClient")
             return
         self.entered += 1
-        self._coming = self._by_loader[loader_id] = Document(loader_id, entered)
+        document = self._coming = self._by_loader[loader_id] = Document(loader_id, entered)
         going = self._calls.bounded(cdp.send("Fetch.continueRequest", {"requestId": event["requestId"]}))
         if await going is None:
-            self._leave(self._coming)
+            self._leave(document)
 
     async def _entered(self, event: Mapping[str, Any]) -> Request:
         """Through the gate; while it waits there no call's time runs."""
@@ -247,7 +255,7 @@ class Documents:
         frame = event["frame"]
         if frame["id"] == self._main_frame:
             self.shown = self._by_loader.get(frame["loaderId"])
-            self._error_comes = False
+            self._error_comes, self._error_url = False, frame.get("unreachableUrl")
             self._news.set()
 
     def _lives(self, event: Mapping[str, Any]) -> None:
@@ -275,7 +283,7 @@ class Documents:
         if name is None or not request.is_navigation_request() or request.frame != self._calls.page.main_frame:
             return
         document = self._coming
-        self._error_comes = name != ABORTED
+        self._error_comes = name != ABORTED and self._error_url != request.url
         if name == NO_BODY and document is not None:
             document.is_empty = True
             self._spawn(self._look_at(document))
@@ -308,3 +316,8 @@ class Documents:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _detached(cdp: CDPSession) -> bool:
+    await cdp.detach()
+    return True

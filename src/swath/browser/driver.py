@@ -79,7 +79,7 @@ class Driver:
         self.ended.set()
 
     def _fail_calls(self) -> None:
-        self._connection.cleanup(GONE)
+        self._connection.cleanup()
 
 
 class _Connection(Connection):
@@ -92,7 +92,7 @@ class _Connection(Connection):
             self._transport.send({"guid": guid, "method": "__abort__", "params": told})
         callback.future.cancel()
 
-    def cleanup(self, cause: str | None = None) -> None:
+    def cleanup(self, cause: str = GONE) -> None:
         for call in self._callbacks.values():
             call.no_reply = call.no_reply or call.future.done()  # those cannot fail any more
         super().cleanup(cause)

@@ -28,6 +28,7 @@ class HoldOff:
         self.until = 0.0
         self.failure: Failure | None = None
         self._times = 0
+        self._told = 0.0
 
     def failed(self, failure: Failure, now: float) -> None:
         """What the provider asks for counts, if it is longer."""
@@ -37,6 +38,11 @@ class HoldOff:
             wait_seconds = _LONGEST_WAIT_SECONDS
         self.failure = failure
         self.until = now + max(min(wait_seconds, _LONGEST_WAIT_SECONDS), failure.retry_after_seconds or 0.0)
+
+    def is_over(self, now: float) -> bool:
+        """Whether a wait has ended that nobody was told of; said once."""
+        over, self._told = self._told < self.until <= now, max(self._told, min(self.until, now))
+        return over
 
     def succeeded(self) -> None:
         """All is well."""

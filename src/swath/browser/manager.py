@@ -192,12 +192,15 @@ class SessionManager:
         return next((s for s in self._seats if s.session is not None and s.session.session_id == session_id), None)
 
     async def tend(self) -> None:
-        """Ends sessions that are old, or near their end, or erred too often, or were idle for too long."""
+        """Ends sessions that are old, or near their end, or erred too often, or were idle for too long; and tells when
+        one may be asked for again."""
         now = self._clock.boot()
         for seat in self._seats:
             idle = seat.session is not None and now - seat.idle_since >= self.options.idle_seconds
             if not seat.taken and (idle or seat.due(self.options, now)):
                 await self._end(seat)
+        if self._maker.hold_off.is_over(now):
+            self.on_free()
 
     async def run(self) -> None:
         """Tends them until it is cancelled."""

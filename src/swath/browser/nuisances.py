@@ -61,6 +61,8 @@ class Nuisances:
         """Stops watching: a kept context lives on, and is another attempt's next."""
         self._context.remove_listener("page", self._window)
         self._context.remove_listener("dialog", self._dialog)
+        page.remove_listener("download", self._download)
+        page.remove_listener("crash", self._crashed)
         page.remove_listener("close", self._closed)
         tasks = list(self._tasks)
         for task in tasks:

@@ -5,13 +5,15 @@ Providers (browser/providers) open it in a session that browser/manager.py has m
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-from patchright.async_api import BrowserContext, Page
 
 from swath.browser.exit import Exit
 from swath.browser.region import Region
+
+if TYPE_CHECKING:
+    from patchright.async_api import BrowserContext, Page
 
 __all__ = ["Opened", "Provider", "ProviderSession", "Wish"]
 
@@ -29,15 +31,20 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opened(Protocol):
-    """One item's place in a browser. `exit` is None where the traffic is not ours to carry: in a browser elsewhere."""
+    """One item's place in a browser. `exit` is None where the traffic is not ours to carry: in a browser elsewhere.
+
+    `keeps_page`: the page itself may go to the next item of its site, which saves the start of another. Whoever works
+    in it says no when that did not end well, or when something of it stays on the page.
+    """
 
     context: BrowserContext
     page: Page
     exit: Exit | None
+    keeps_page: bool
 
     async def close(self) -> None:
         """Bounded, whatever the page does, and never raises; what does not close in time is killed. Kept contexts lose
-        their pages only."""
+        their pages only, and may keep one that is empty."""
         ...
 
     async def kill(self) -> None:

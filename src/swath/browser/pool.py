@@ -177,13 +177,13 @@ class BrowserPool:
         return min(open_ones, key=lambda member: (member.running is not near, len(member.places)), default=None)
 
     def _start_missing(self) -> None:
-        """As many as there is work for. While worn ones still work there may be twice as many as browsers, no more."""
+        """As many as there is work for. Worn ones that still work do not count, or a slow item in each would stop all;
+        there are never more of those than places."""
         if self._closed:
             return
         wanted = min(self.options.browsers, self._in_use + len(self._waiters))
         fresh = sum(1 for member in self._members if member.due is None)
-        room = 2 * self.options.browsers - len(self._members) - len(self._starts)
-        missing = min(wanted - fresh - len(self._starts), room)
+        missing = wanted - fresh - len(self._starts)
         if missing > 0 and self._backoff.wait_seconds > 0:
             self._give_up_waiting()
             return

@@ -92,13 +92,21 @@ class BrowserSession(Acting, Collected):
             if self._wants_picture(error):
                 self.screenshot_png = await self._calls.bounded(self._calls.page.screenshot(), _LAST_LOOK_SECONDS)
         finally:
+            ended_well = error is None and not self._calls.is_over and self._calls.page is self._opened.page
+            self._opened.keeps_page = self._opened.keeps_page and ended_well
             await asyncio.shield(self._end())
 
     async def _end(self) -> None:
-        await self._nuisances.close(self._calls.page)
-        await self._documents.close()
-        self._count()
-        await self._opened.close()
+        try:
+            await self._nuisances.close(self._calls.page)
+            await self._documents.close()
+            if self._opened.keeps_page:
+                self._opened.keeps_page = await self._documents.detach()
+        except self._calls.driver_error:
+            self._opened.keeps_page = False  # it is gone, so nobody can be told
+        finally:
+            self._count()
+            await self._opened.close()
 
     def _wants_picture(self, error: BaseException | None) -> bool:
         if self._calls.is_over or isinstance(error, (LeaseLost, SiteHeld)) or self.screenshot_png is not None:
@@ -305,6 +313,7 @@ class BrowserSession(Acting, Collected):
     @property
     def raw(self) -> DriverPage:
         """The driver's page, for what is missing here. Its calls may hang: bound them by asyncio.timeout."""
+        self._opened.keeps_page = False  # what is done to it there is not known here
         return self._calls.page
 
     # -- judging -------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     browser_mib: int = 1_024
     browser_minutes: float = 30.0
     browser_user: str = "nobody"
-    browser_headless: bool = True
+    browser_headless: bool = False
     browser_provider: str = "local"
     browser_sessions: int | None = None
     browser_session_seconds: float = 1_800.0

@@ -147,6 +147,7 @@ class AttachedOpened:
         self.context = context
         self.page = page
         self.exit: Exit | None = None
+        self.keeps_page = False
         self._session = session
         self._aside = aside
         self._origins: set[str] = set()

@@ -13,7 +13,6 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from swath.browser.dressing import dress_page
 from swath.browser.exit import Exit
 from swath.browser.opened import Opened, ProviderSession, Wish
 from swath.browser.place import Place, crashed
@@ -95,8 +94,7 @@ class _Session:
         try:
             async with asyncio.timeout(self.provider.options.open_seconds):
                 room = await self._room(place, wish, kept)
-                page = await room.context.new_page()
-                await dress_page(page, room.profile)
+                page = await room.take_page()
         except Exception as error:  # noqa: BLE001 the driver raises anything when it or the browser is gone
             self.provider.pool.release(place, pages=0, broken=isinstance(error, TimeoutError))
             if room is not None:
@@ -160,7 +158,7 @@ class _Opened:
         self._provider = session.provider
         self._place = place
         self._room = room
-        self._keeps = keeps
+        self.keeps_page = self._keeps = keeps
         self._is_open = True
 
     async def close(self) -> None:
@@ -184,7 +182,7 @@ class _Opened:
         self._room.exit.serve(None, 0)
         try:
             async with asyncio.timeout(options.close_seconds):
-                await asyncio.gather(*(page.close() for page in self.context.pages))
+                await self._room.empty(self.page, keeps_page=self.keeps_page)
         except Exception:  # noqa: BLE001 whatever it is, the room cannot be used again
             return False
         return True

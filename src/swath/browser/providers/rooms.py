@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from swath.browser.dressing import context_options, dress
+from swath.browser.dressing import context_options, dress, dress_page
 from swath.browser.exits import ContextExit, Exits
 from swath.browser.opened import Wish
 from swath.browser.profile import Engine, Profile, next_profile
@@ -22,9 +22,13 @@ from swath.browser.region import Region
 from swath.browser.running import Running
 
 if TYPE_CHECKING:
-    from patchright.async_api import BrowserContext, StorageState
+    from patchright.async_api import BrowserContext, Page, StorageState
 
 __all__ = ["Kept", "LocalOptions", "Room", "Rooms"]
+
+# By the page itself: asked for from outside, Chromium would start another process for it, and for the next page again.
+_CLEAR: Final = "location.replace('about:blank')"
+_CLEAR_SECONDS: Final = 1.0
 
 
 class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,11 +48,26 @@ class Room:
         self.context = context
         self.exit = way_out
         self.profile = profile
+        self.page: Page | None = None  # an empty one, from the last item to the next
 
     @property
     def is_lost(self) -> bool:
         """Whether its browser has gone."""
         return self.running.gone.is_set()
+
+    async def take_page(self) -> Page:
+        """The one that waits here, or a new one. Wants an outer bound."""
+        page, self.page = self.page, None
+        if page is None or page.is_closed():
+            page = await self.context.new_page()
+            await dress_page(page, self.profile)
+        return page
+
+    async def empty(self, page: Page, *, keeps_page: bool) -> None:
+        """Closes all pages, or all but one that is cleared. Wants an outer bound, and raises anything."""
+        if keeps_page and await _cleared(page):
+            self.page = page
+        await asyncio.gather(*(other.close() for other in self.context.pages if other is not self.page))
 
     async def close(self, seconds: float) -> bool:
         """Whether it could be closed; if not, its browser is to be killed. Never raises."""
@@ -116,3 +135,14 @@ class Rooms:
         engine = self._engine_of(running.version)
         self._last = next_profile(self._last, engine, wish.region, self._draw, mobile=wish.mobile)
         return self._last
+
+
+async def _cleared(page: Page) -> bool:
+    """Whether nothing of its document runs any more. A page that asks whether one really wants to leave does not go."""
+    try:
+        async with asyncio.timeout(_CLEAR_SECONDS):
+            await page.evaluate(_CLEAR)
+            await page.wait_for_url("about:blank", wait_until="commit")
+    except Exception:  # noqa: BLE001 whatever it is, the page is closed then
+        return False
+    return True

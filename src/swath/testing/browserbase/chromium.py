@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from swath.browser.chromium import find_binary
+from swath.browser.chromium import find
 from swath.browser.orphans import wait_until_gone
 
 __all__ = ["LocalChromium"]
@@ -61,9 +61,12 @@ class LocalChromium:
     @classmethod
     async def start(cls) -> LocalChromium:
         """Returns when it answers."""
+        found = await asyncio.to_thread(find)
         profile = Path(tempfile.mkdtemp(prefix="swath-testing-"))
+        # With a test process that is killed it dies too: nobody else would end it.
+        leash = () if found.sandbox.leash is None else (found.sandbox.leash, "--pdeathsig", "KILL")
         process = subprocess.Popen(  # noqa: ASYNC220 returns at once
-            [find_binary(), *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [*leash, found.binary, *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
             start_new_session=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

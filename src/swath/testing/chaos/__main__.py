@@ -10,7 +10,6 @@ import asyncio
 import json
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,10 +19,11 @@ from pathlib import Path
 from swath.testing.chaos import interruption, report
 from swath.testing.chaos.check import check
 from swath.testing.chaos.crash_runs import cases, run_cases
-from swath.testing.chaos.findings import Findings, Kind
-from swath.testing.chaos.job import JOB_ID, ChaosJob, make_job
+from swath.testing.chaos.findings import Findings
+from swath.testing.chaos.job import make_job
 from swath.testing.chaos.orders import OrderPlan
 from swath.testing.chaos.storm import Storm, StormPlan
+from swath.testing.chaos.verify import verify_job
 
 __all__ = ["main"]
 
@@ -164,17 +164,7 @@ def _storm(folder: Path, options: argparse.Namespace, seed: int, findings: Findi
     storm.run()
     checked = check(job, storm.killed_pids)
     findings.take(checked.findings, "check")
-    figures.add_storm(storm, checked, _verify(job, findings))
-
-
-def _verify(job: ChaosJob, findings: Findings) -> int:
-    """The product's own checker must agree with ours."""
-    done = subprocess.run(
-        job.command(["jobs", "verify", JOB_ID]), env=job.environment(), capture_output=True, text=True, check=False
-    )
-    said = (done.stdout + done.stderr).strip().splitlines()
-    findings.expect(done.returncode == 0, Kind.WRONG, "jobs verify", f"code {done.returncode}: {said[-1:]}")
-    return done.returncode
+    figures.add_storm(storm, checked, verify_job(job, findings))
 
 
 def _points(folder: Path, options: argparse.Namespace, findings: Findings, figures: report.Figures) -> None:

@@ -10,7 +10,7 @@ import csv
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -41,8 +41,9 @@ class Checked:
     blamed: int = 0
 
 
-def check(job: ChaosJob, killed: Collection[int] = ()) -> Checked:
-    """Looks at everything that a job has left behind. Nothing may be running any more. `killed` are process ids."""
+def check(job: ChaosJob, killed: Collection[int] = (), page: Callable[[str], bytes] = truth.page) -> Checked:
+    """Looks at everything that a job has left behind. Nothing may be running any more. `killed` are process ids, `page`
+    says what is stored of an item."""
     findings = Findings()
     with job.items_file.open(encoding="utf-8", newline="") as file:
         wanted = [row["name"] for row in csv.DictReader(file)]
@@ -57,7 +58,9 @@ def check(job: ChaosJob, killed: Collection[int] = ()) -> Checked:
         earlier = _check_generations(db, row, job.retries, findings)
         results = job.data / "results" / JOB_ID
         packed = job.layout == "warc"
-        files = PackCheck(results, findings, generation=row["generation"]) if packed else FileCheck(results, findings)
+        files = (
+            PackCheck(results, findings, generation=row["generation"]) if packed else FileCheck(results, findings, page)
+        )
         known = _check_items(db, row, files, findings)
         blamed = _check_fates(known, _blameable(log, set(killed)), findings)
         _check_attempts(known, earlier, begun, findings)
@@ -152,7 +155,8 @@ def _check_attempts(known: dict[str, Known], earlier: Counter[str], begun: Count
     for item_id, item in known.items():
         kept = item.attempts + earlier[item_id]
         findings.expect(
-            (item.attempts > 0 or item.poison) and kept <= begun[item_id],
+            # A browser may die before its item has begun.
+            (item.attempts > 0 or item.poison) and kept <= begun[item_id] + item.crashes,
             Kind.WRONG,
             item_id,
             f"{kept} attempts kept, {item.attempts} of them in its last generation, {begun[item_id]} begun",

@@ -11,6 +11,7 @@ import json
 import os
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
@@ -25,7 +26,7 @@ _UNREADABLE: Final = (ValueError, OSError, EOFError, zlib.error)  # JSON, text a
 
 
 class Known(NamedTuple):
-    """What the store says of an item, as far as manifests repeat it."""
+    """What the store says of an item, as far as manifests repeat it. `crashes`: attempts whose browser died."""
 
     seq: int
     state: str
@@ -33,6 +34,7 @@ class Known(NamedTuple):
     outcome: str | None
     failure: str | None
     attempts: int
+    crashes: int
     artifacts: tuple[tuple[str, int, str], ...]
 
     @property
@@ -50,16 +52,18 @@ class Known(NamedTuple):
             end.get(outcome),
             (end.get("failure") or {}).get("kind"),
             len(end.get("attempts", ())),
+            sum((tried.get("failure") or {}).get("kind") == "browser_crash" for tried in end.get("attempts", ())),
             tuple((file["key"], file["size"], file["sha256"]) for file in end.get("artifacts", ())),
         )
 
 
 @dataclass
 class FileCheck:
-    """Reads files of a job's folder, and remembers which ones somebody refers to."""
+    """Reads files of a job's folder, and remembers which ones somebody refers to. `page` is what an item must have."""
 
     folder: Path
     findings: Findings
+    page: Callable[[str], bytes] = truth.page
     has_entries: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -107,7 +111,7 @@ class FileCheck:
     def _check_content(self, item_id: str, item: Known, key: str, name: str, body: bytes) -> None:
         try:
             if name == "html.html":
-                right = (gzip.decompress(body) if key.endswith(".gz") else body) == truth.page(item_id)
+                right = (gzip.decompress(body) if key.endswith(".gz") else body) == self.page(item_id)
             elif name == "data.json":
                 right = json.loads(body) == truth.record(item_id)
             else:

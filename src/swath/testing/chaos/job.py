@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -27,11 +28,13 @@ GRACE_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class ChaosJob:
-    """Where the parts of a job lie."""
+    """Where the parts of a job lie. `settings` are those of its processes beside the ones that every job has."""
 
     folder: Path
     items: int
     layout: str = "files"
+    scraper: str = "chaos_scraper.py"
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def data(self) -> Path:
@@ -56,7 +59,7 @@ class ChaosJob:
     @property
     def run_arguments(self) -> list[str]:
         """`swath run …`: the controlling process, which loads, works and ends the job."""
-        scraper, policy = self.folder / "chaos_scraper.py", self.folder / "policy.json"
+        scraper, policy = self.folder / self.scraper, self.folder / "policy.json"
         return [
             "run",
             *map(str, (scraper, "--items", self.items_file, "--policy", policy)),
@@ -80,6 +83,7 @@ class ChaosJob:
             "SWATH_LEASE_SECONDS": str(LEASE_SECONDS),
             "SWATH_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
             "SWATH_GRACE_SECONDS": str(GRACE_SECONDS),
+            **self.settings,
             **more,
         }
 

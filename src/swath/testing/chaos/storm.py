@@ -35,7 +35,8 @@ KILL, STOP, FREEZE = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP
 
 @dataclass(frozen=True, kw_only=True)
 class StormPlan:
-    """How much of what. `broken` is given to all processes: see swath.testing.crash."""
+    """How much of what. `broken` is given to all processes: see swath.testing.crash. After `last_percent` of the items
+    nobody is struck at random."""
 
     kills: int
     stops: int
@@ -47,6 +48,7 @@ class StormPlan:
     stall_seconds: float
     orders: OrderPlan
     broken: str | None = None
+    last_percent: int = 97  # the very end is left for the ending's own strikes
 
 
 @dataclass
@@ -85,10 +87,10 @@ class Storm:
         self.orders = Orders(self.job, self.plan.orders, self._watch, self._random, self.findings)
 
     def _planned(self) -> list[tuple[int, signal.Signals]]:
-        """(items done, signal), the last first. The very end is left for the ending's own strikes."""
+        """(items done, signal), the last first."""
         plan = self.plan
         kinds = [KILL] * (plan.kills - plan.load_kills) + [STOP] * plan.stops + [FREEZE] * plan.freezes
-        last = self.job.items * 97 // 100
+        last = self.job.items * plan.last_percent // 100
         return sorted(((self._random.randrange(last), kind) for kind in kinds), reverse=True)
 
     # -- the loop ------------------------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ def _graphics(facts: Facts) -> Iterator[str]:
     if not (shown["vendor"].startswith("Google Inc.") and shown["renderer"].startswith("ANGLE")):
         yield f"not the names of Chromium: {shown}"
     if "SwiftShader" in shown["renderer"]:
-        yield "drawn by the processor (SwiftShader), as only automated browsers do"
+        yield "drawn by the processor (SwiftShader)"
 
 
 def _screen(facts: Facts) -> Iterator[str]:

@@ -5,6 +5,6 @@
 
 from swath.testing.hostile.behaviour import Behaviour, Door
 from swath.testing.hostile.site import HostileSite
-from swath.testing.hostile.table import BEHAVIOURS, behaviour
+from swath.testing.hostile.table import BEHAVIOURS, BROWSER_BEHAVIOURS, behaviour
 
-__all__ = ["BEHAVIOURS", "Behaviour", "Door", "HostileSite", "behaviour"]
+__all__ = ["BEHAVIOURS", "BROWSER_BEHAVIOURS", "Behaviour", "Door", "HostileSite", "behaviour"]

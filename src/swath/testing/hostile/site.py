@@ -21,7 +21,7 @@ from swath.testing.hostile.behaviour import Behaviour, Door
 from swath.testing.hostile.certificates import Authority, Proof
 from swath.testing.hostile.exchange import Exchange, Places, Wire
 from swath.testing.hostile.frames import answer_fine
-from swath.testing.hostile.table import BEHAVIOURS, FINE, MISSING
+from swath.testing.hostile.table import BEHAVIOURS, BROWSER_BEHAVIOURS, FINE, MISSING
 
 __all__ = ["HostileSite"]
 
@@ -181,7 +181,9 @@ class HostileSite:
 
     def _named(self, target: str) -> Behaviour:
         name = target.partition("?")[0].strip("/")
-        return FINE if name == FINE.name else BEHAVIOURS.get(name, MISSING)
+        if name == FINE.name:
+            return FINE
+        return BEHAVIOURS.get(name) or BROWSER_BEHAVIOURS.get(name, MISSING)
 
 
 def _key(behaviour: Behaviour) -> str:

@@ -14,11 +14,12 @@ from swath.testing.hostile.handshakes import HANDSHAKES
 from swath.testing.hostile.heads import HEADS
 from swath.testing.hostile.lengths import LENGTHS
 from swath.testing.hostile.moves import MOVES
+from swath.testing.hostile.scripts import SCRIPTS
 from swath.testing.hostile.slow import SLOW
 from swath.testing.hostile.statuses import STATUSES
 from swath.testing.hostile.texts import TEXTS
 
-__all__ = ["BEHAVIOURS", "FINE", "GROUPS", "MISSING", "behaviour", "markdown"]
+__all__ = ["BEHAVIOURS", "BROWSER_BEHAVIOURS", "FINE", "GROUPS", "MISSING", "behaviour", "markdown"]
 
 # Whoever met one of the others goes on with this one.
 FINE: Final = Behaviour("fine", "is a page like any other", (), always(whole(html("fine"), b"Content-Type: text/html")))
@@ -43,6 +44,8 @@ GROUPS: Final[dict[str, tuple[Behaviour, ...]]] = {
     "HTTP/2": FRAMES,
 }
 BEHAVIOURS: Final[dict[str, Behaviour]] = {one.name: one for group in GROUPS.values() for one in group}
+# Harmless to whoever has no browser.
+BROWSER_BEHAVIOURS: Final[dict[str, Behaviour]] = {one.name: one for one in SCRIPTS}
 
 
 def behaviour(name: str) -> Behaviour:

@@ -1,0 +1,153 @@
+"""`python -m swath.testing.chaos_browser` (`make chaos-browser`): one job in browsers that are killed all the time.
+
+Exits 0 when nothing was lost, counted twice, stuck, torn, left behind or wrong, and 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from swath.browser.mark import family_of
+from swath.browser.orphans import reap
+from swath.testing.chaos import interruption
+from swath.testing.chaos.check import check
+from swath.testing.chaos.findings import Findings
+from swath.testing.chaos.job import ChaosJob
+from swath.testing.chaos.orders import OrderPlan
+from swath.testing.chaos.storm import StormPlan
+from swath.testing.chaos.verify import verify_job
+from swath.testing.chaos_browser import report
+from swath.testing.chaos_browser.check import check_attempts, check_left_behind, check_memory
+from swath.testing.chaos_browser.hunt import HuntPlan
+from swath.testing.chaos_browser.job import make_browser_job
+from swath.testing.chaos_browser.pages import stored
+from swath.testing.chaos_browser.site import ChaosSite
+from swath.testing.chaos_browser.storm import BrowserStorm
+
+__all__ = ["main"]
+
+PRINTED = 20
+MEASURED_ITEMS = 1_000  # fewer are over before memory could show anything
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """What a form of the run differs by."""
+
+    items: int
+    workers: int
+    concurrency: int
+    worker_kills: int
+    worker_stops: int
+    hunted: HuntPlan
+    stall_seconds: float
+
+
+FULL = Size(
+    items=2_000,
+    workers=2,
+    concurrency=4,
+    worker_kills=4,
+    worker_stops=2,
+    hunted=HuntPlan(browsers=26, renderers=24, drivers=6, frozen=4),
+    stall_seconds=180.0,
+)
+SHORT = Size(
+    items=200,
+    workers=2,
+    concurrency=4,
+    worker_kills=1,
+    worker_stops=0,
+    hunted=HuntPlan(browsers=4, renderers=4, drivers=1, frozen=0),
+    stall_seconds=60.0,
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs it, prints a table, and answers with the exit code."""
+    options = _parser().parse_args(arguments)
+    interruption.install()  # so that processes are ended on the way out
+    seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
+    size = SHORT if options.short else FULL
+    size = size if options.items is None else replace(size, items=options.items)
+    folder = Path(tempfile.mkdtemp(prefix="swath-chaos-", dir=options.folder))
+    findings, figures = Findings(), report.Figures(command=_command(options, seed))
+    print(f"chaos in {folder}, seed {seed}", flush=True)
+    with ChaosSite(size.items) as site:
+        job = make_browser_job(folder / "job", items=size.items, site=site.base_url, concurrency=size.concurrency)
+        try:
+            _run(job, size, seed, options.broken, findings, figures)
+        finally:
+            reap(family_of(job.data))  # what a broken or interrupted run leaves in the system's folder
+    figures.finish(findings)
+    print(report.table(figures))
+    for problem in findings.problems[:PRINTED]:
+        print(problem)
+    if options.json:
+        options.json.write_text(json.dumps(figures.as_json(), indent=2) + "\n", encoding="utf-8")
+    if options.page:
+        report.write_page(options.page, figures)
+    if findings.clean and not options.keep:
+        shutil.rmtree(folder)
+    else:
+        print(f"everything is left in {folder}")
+    return 0 if findings.clean else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m swath.testing.chaos_browser", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--short", action="store_true", help="the small form, which is part of the tests")
+    parser.add_argument("--items", type=int, metavar="N", help=f"items of the job ({FULL.items:,})")
+    parser.add_argument("--seed", type=int, metavar="S", help="of whom is struck when; printed when chosen by chance")
+    parser.add_argument(
+        "--broken", choices=["browser_crash", "reaper"], help="switch a guard off: it must be found out"
+    )
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the job's folder is made (the system's own)")
+    parser.add_argument("--keep", action="store_true", help="leave the folder there after a clean run too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="put the figures into a Markdown page")
+    return parser
+
+
+def _command(options: argparse.Namespace, seed: int) -> str:
+    words = ["--short"] if options.short else []
+    words += [f"--{name} {value}" for name in ("items", "broken") if (value := getattr(options, name))]
+    return f'make chaos-browser ARGS="{" ".join([*words, f"--seed {seed}"])}"'
+
+
+def _run(job: ChaosJob, size: Size, seed: int, broken: str | None, findings: Findings, figures: report.Figures) -> None:
+    plan = StormPlan(
+        kills=size.worker_kills,
+        stops=size.worker_stops,
+        freezes=0,
+        workers=size.workers,
+        seed=seed,
+        load_kills=0,
+        ending_kills=0,
+        stall_seconds=size.stall_seconds,
+        orders=OrderPlan(),
+        broken=broken,
+        last_percent=75,  # whoever comes in the place of a killed worker needs work, to clear away what is left of it
+    )
+    storm = BrowserStorm(job, plan, findings, hunted=size.hunted)
+    storm.run()
+    check_left_behind(job.data, findings)
+    checked = check(job, storm.killed_pids, stored)
+    findings.take(checked.findings, "check")
+    figures.add_storm(storm, checked, check_attempts(job, findings))
+    if size.items >= MEASURED_ITEMS:
+        figures.growth = check_memory(storm.memory, size.items, findings)
+    figures.verify_exit_code = verify_job(job, findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

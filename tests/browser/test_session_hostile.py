@@ -1,0 +1,280 @@
+"""Whatever a page or its browser does, an attempt ends in bounded time, with a documented kind, and costs nobody else."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from swath.backends.clock import SystemClock
+from swath.browser.exit import Way
+from swath.browser.launch import Launched
+from swath.browser.session import BrowserSession
+from swath.browser.session_options import SessionOptions
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.policy import Timeouts
+from tests.browser.launching import renderers_of, until
+from tests.browser.visited_site import HOST, VisitedSite, html, moved, visited_site
+from tests.browser.visiting import RecordingGate, launched_browser, stand, visiting
+
+pytestmark = [pytest.mark.req("Z6", "W3"), pytest.mark.asyncio(loop_scope="module")]
+
+BRISK = Timeouts(request_seconds=4, navigation_seconds=5)
+MOST_SECONDS = 60.0  # of any of these, on a machine that does ten other things
+
+
+async def endless(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Disposition: attachment\r\nContent-Type: application/zip\r\n\r\n")
+    for _ in range(10_000):
+        writer.write(b"x" * 65_536)
+        await writer.drain()
+
+
+async def silent(writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(60)
+
+
+async def dripping(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<h1>x</h1>")
+    await writer.drain()
+    await asyncio.sleep(60)
+
+
+PAGES = {
+    "/": html("<h1>Home</h1>"),
+    "/alerts": html("<h1>A</h1><script>setTimeout(() => { while (true) alert('again') }, 50)</script>"),
+    "/asks-to-stay": html(
+        "<h1>B</h1><input id=i><script>onbeforeunload = e => { e.preventDefault(); return 'stay' }</script>"
+    ),
+    "/prints": html("<h1>P</h1><script>for (let i = 0; i < 50; i++) print()</script>"),
+    "/windows": html("<h1>W</h1><button id=b onclick=\"window.open('/')\">w</button>"),
+    "/refreshes": html("<meta http-equiv=refresh content=0><h1>again</h1>"),
+    "/goes-on": html("<h1>on</h1><script>location = '/goes-on?' + Math.random()</script>"),
+    "/redirects": moved("/redirects"),
+    "/loops-at-once": html("<h1>x</h1><script>while (true);</script>"),
+    "/loops-later": html("<h1>x</h1><script>setTimeout(() => { while (true); }, 100)</script>"),
+    "/grows": html("<h1>x</h1><script>document.body.append('x'.repeat(500000))</script>"),
+    "/throws-files": html("<h1>x</h1><iframe src='/file'></iframe><script>onload = () => location = '/file'</script>"),
+    "/file": html("MZ", "Content-Disposition: attachment; filename=x.exe", kind="application/octet-stream"),
+    "/endless": endless,
+    "/silent": silent,
+    "/drips": dripping,
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def launched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Launched]:
+    async with launched_browser(tmp_path_factory.mktemp("browser")) as launched:
+        yield launched
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site() -> AsyncIterator[VisitedSite]:
+    async with visited_site() as site:
+        site.answers |= PAGES
+        yield site
+
+
+Visit = Callable[[BrowserSession], Awaitable[object]]
+
+
+def goes_to(path: str, then: Visit | None = None) -> Visit:
+    async def visit(browser: BrowserSession) -> None:
+        await browser.goto(path)
+        if then is not None:
+            await then(browser)
+
+    return visit
+
+
+async def waits(browser: BrowserSession) -> None:
+    await browser.wait_for("#never", seconds=20)
+
+
+async def clicks(browser: BrowserSession) -> None:
+    for _ in range(20):
+        await browser.click("#b")
+
+
+async def reads_late(browser: BrowserSession) -> None:
+    await asyncio.sleep(0.3)
+    await browser.page()
+
+
+@pytest.mark.parametrize(
+    ("visit", "kind", "told"),
+    [
+        (goes_to("/alerts", waits), FailureKind.NAVIGATION, "more than 50 dialogs"),
+        (goes_to("/windows", clicks), FailureKind.NAVIGATION, "more than 5 windows"),
+        (goes_to("/refreshes", waits), FailureKind.NAVIGATION, "more than 10 pages, one after the other"),
+        (goes_to("/goes-on", waits), FailureKind.NAVIGATION, "more than 10 pages, one after the other"),
+        (goes_to("/redirects"), FailureKind.NAVIGATION, "more than 10 pages, one after the other"),
+        (goes_to("/loops-at-once"), FailureKind.TIMEOUT, "its scripts never end"),
+        (goes_to("/loops-later", reads_late), FailureKind.TIMEOUT, "its scripts never end"),
+        (goes_to("/grows", BrowserSession.page), FailureKind.TOO_LARGE, "has more than 100,000 bytes"),
+        (goes_to("/silent"), FailureKind.TIMEOUT, "took longer than 5 s"),
+        (goes_to("/drips"), FailureKind.TIMEOUT, "took longer than 5 s"),
+    ],
+)
+async def test_a_hostile_page_costs_its_attempt_and_nobody_else(
+    launched: Launched, site: VisitedSite, visit: Visit, kind: FailureKind, told: str
+) -> None:
+    started = time.monotonic()
+    limits = {"most_documents": 10, "most_windows": 5, "most_page_bytes": 100_000, "screenshot": "never"}
+    with pytest.raises(Failed, match=told) as raised:
+        async with visiting(launched, site.port, base_url=HOST, timeouts=BRISK, **limits) as browser:
+            await visit(browser)
+    assert raised.value.failure.kind == kind
+    assert time.monotonic() - started < MOST_SECONDS
+    async with visiting(launched, site.port, base_url=HOST) as another:
+        await another.goto("/")
+        assert (await another.page()).text_of("h1") == "Home"
+
+
+async def test_a_page_that_loops_leaves_no_process_behind(launched: Launched, site: VisitedSite) -> None:
+    with pytest.raises(Failed):
+        async with visiting(launched, site.port, base_url=HOST, timeouts=BRISK, screenshot="never") as browser:
+            await browser.goto("/loops-at-once")
+
+    def at_rest() -> bool:
+        return all(process.cpu_percent(0.1) < 50 for process in renderers_of(launched))
+
+    await until(at_rest)
+
+
+async def test_a_page_that_asks_to_stay_is_left_all_the_same(launched: Launched, site: VisitedSite) -> None:
+    async with visiting(launched, site.port, base_url=HOST) as browser:
+        await browser.goto("/asks-to-stay")
+        await browser.fill("#i", "changed")
+        await browser.goto("/")
+        assert (await browser.page()).text_of("h1") == "Home"
+        await browser.goto("/asks-to-stay")
+        await browser.fill("#i", "changed")
+
+
+async def test_a_page_that_prints_is_an_ordinary_page(launched: Launched, site: VisitedSite) -> None:
+    async with visiting(launched, site.port, base_url=HOST) as browser:
+        await browser.goto("/prints")
+        assert (await browser.page()).text_of("h1") == "P"
+
+
+async def test_files_that_nobody_asked_for_are_not_saved(launched: Launched, site: VisitedSite) -> None:
+    async with visiting(launched, site.port, base_url=HOST) as browser:
+        await browser.goto("/throws-files", wait="domcontentloaded")
+        await browser.wait_for("h1")
+        assert (await browser.page()).text_of("h1") == "x"
+        assert browser.downloads == []
+    assert list(launched.downloads.iterdir()) == []
+
+
+async def test_an_endless_file_is_read_up_to_its_cap(launched: Launched, site: VisitedSite) -> None:
+    async with visiting(launched, site.port, base_url=HOST) as browser:
+        await browser.goto("/")
+        with pytest.raises(Failed) as raised:
+            await browser.download("x.zip", url="/endless", largest_bytes=300_000)
+        assert raised.value.failure.kind == FailureKind.TOO_LARGE
+        assert (await browser.page()).text_of("h1") == "Home"
+
+
+# -- the browser dies --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("B1")
+async def test_a_renderer_that_is_killed_is_a_crash_at_once(launched: Launched, site: VisitedSite) -> None:
+    async with visiting(launched, site.port, base_url=HOST) as browser:
+        await browser.goto("/")
+        for process in renderers_of(launched):
+            process.kill()
+        with pytest.raises(Failed) as raised:
+            await browser.wait_for("#never", seconds=20)
+        assert raised.value.failure.kind == FailureKind.BROWSER_CRASH
+        with pytest.raises(Failed, match="died"):
+            await browser.goto("/")
+    async with visiting(launched, site.port, base_url=HOST) as another:
+        await another.goto("/")
+
+
+@pytest.mark.req("B1")
+async def test_a_browser_that_is_killed_is_a_crash_at_once(tmp_path: Path, site: VisitedSite) -> None:
+    async with launched_browser(tmp_path) as doomed:
+        started = time.monotonic()
+        with pytest.raises(Failed) as raised:
+            async with visiting(doomed, site.port, base_url=HOST) as browser:
+                await browser.goto("/")
+                assert doomed.pid is not None
+                os.killpg(doomed.pid, signal.SIGKILL)
+                await browser.wait_for("#never", seconds=20)
+        assert raised.value.failure.kind == FailureKind.BROWSER_CRASH
+        assert time.monotonic() - started < MOST_SECONDS / 2
+
+
+@pytest.mark.req("B1")
+async def test_a_browser_that_hangs_is_killed(tmp_path: Path, site: VisitedSite) -> None:
+    async with launched_browser(tmp_path) as frozen:
+        place = await stand(frozen, site.port)
+        options = SessionOptions(timeouts=BRISK, base_url=HOST)
+        with pytest.raises(Failed, match="did not come back") as raised:
+            async with BrowserSession(place, RecordingGate(), SystemClock(), options) as browser:
+                await browser.goto("/")
+                assert frozen.pid is not None
+                os.kill(frozen.pid, signal.SIGSTOP)
+                await browser.page()
+        assert raised.value.failure.kind == FailureKind.BROWSER_CRASH
+        assert place.killed == 1
+        assert not psutil.pid_exists(frozen.pid) or psutil.Process(frozen.pid).status() == psutil.STATUS_ZOMBIE
+
+
+# -- what the way out knows --------------------------------------------------------------------------------------------
+
+
+class TroubledExit:
+    """An exit that has something to tell: for what Chromium cannot know behind a proxy."""
+
+    port = 0
+    sent_bytes = 10
+    received_bytes = 1_234
+    requests = 1
+
+    def __init__(self, trouble: Failure | None = None, overrun: Failure | None = None) -> None:
+        self._trouble = trouble
+        self.overrun = overrun
+        self.served: list[tuple[Way | None, int]] = []
+
+    def serve(self, way: Way | None, most_bytes: int) -> None:
+        self.served.append((way, most_bytes))
+
+    def trouble(self, url: str) -> Failure | None:
+        told, self._trouble = self._trouble, None
+        return told
+
+
+@pytest.mark.parametrize(
+    "exit_",
+    [
+        TroubledExit(trouble=Failure.of(FailureKind.DNS_UNKNOWN, "there is no such name")),
+        TroubledExit(trouble=Failure.of(FailureKind.EGRESS_DENIED, "a private address")),
+        TroubledExit(overrun=Failure.of(FailureKind.TOO_LARGE, "more than may come")),
+    ],
+    ids=["name", "private", "overrun"],
+)
+async def test_the_way_out_knows_better_than_chromium(
+    launched: Launched, site: VisitedSite, exit_: TroubledExit
+) -> None:
+    place = await stand(launched, site.port)
+    place.exit = exit_
+    gate = RecordingGate()
+    overrun, exit_.overrun = exit_.overrun, None
+    known = exit_._trouble or overrun
+    with pytest.raises(Failed) as raised:
+        async with BrowserSession(place, gate, SystemClock(), SessionOptions(timeouts=BRISK, most_bytes=77)) as browser:
+            exit_.overrun = overrun
+            await browser.goto("https://site.example/")
+    assert raised.value.failure == known
+    assert exit_.served == [(gate, 77)]
+    assert browser.bytes == 1_234
