@@ -141,12 +141,13 @@ class Worker:
         options = self._options
         # A job of which items are ready here needs more slots, not another lease.
         enough = {runner.lease.job.job_id for runner in self._runners.values() if runner.ready}
+        without = self._cannot_run | enough | self._holds.jobs
+        if options.job_id in without:  # then the store would look for nothing at all
+            return None
         lease = None
         try:
-            with contextlib.suppress(StoreUnavailable), self._waits.noticing("claim", WaitingFor.STORE):
-                without = self._cannot_run | enough | self._holds.jobs
-                with span("claim"):
-                    lease = await self._parts.book.claim(options.worker_id, options.job_id, without)
+            with contextlib.suppress(StoreUnavailable), self._waits.noticing("claim", WaitingFor.STORE), span("claim"):
+                lease = await self._parts.book.claim(options.worker_id, options.job_id, without)
         except StoreDamaged as damage:
             if damage.job_id is None:
                 raise
