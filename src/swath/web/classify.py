@@ -34,6 +34,7 @@ _TELLING: Final = frozenset({_K.CAPTCHA, _K.SESSION_EXPIRED, _K.RATE_LIMITED, _K
 _TELLING_OF_5XX: Final = _TELLING | {_K.MAINTENANCE}
 _TELLING_OF_429: Final = frozenset({_K.CAPTCHA})  # which no waiting lifts
 _BLANK: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\s\0]*")
+_NUMBER: Final = re.compile(r"[0-9]+(?:[-./][0-9]+)+")  # of a parcel, a case or a date: no status, whatever is in it
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
 
 _READABLE: Final = ("xml", "plain", "javascript")
@@ -137,7 +138,7 @@ def _is_rich(body: bytes) -> bool:
 
 
 def _focus(body: bytes) -> str:
-    """The title and the first heading, in small letters."""
+    """The title and the first heading, in small letters and without numbers of several parts."""
     focus = b""
     for tag in (b"<title", b"<h1"):
         at = body.find(tag, 0, _HEAD_BYTES)
@@ -145,7 +146,7 @@ def _focus(body: bytes) -> str:
             at = body.find(tag.upper(), 0, _HEAD_BYTES)
         if at >= 0:
             focus += body[at : at + 200].partition(b"</")[0]
-    return focus.decode("latin-1").lower()
+    return _NUMBER.sub(" ", focus.decode("latin-1").lower())
 
 
 def _of_refusal(response: Response, now: float) -> Verdict:
