@@ -140,7 +140,7 @@ def _member(headers: list[tuple[str, str]], block: bytes) -> bytes:
 def _response(page: Page) -> bytes:
     headers = () if page.exchange is None else page.exchange.response_headers
     lines = [f"HTTP/1.1 {page.status} {_REASONS.get(page.status, '')}\r\n"]
-    lines += [_line(name, value, masked=_SECRET.search(name.lower()) is not None) for name, value in headers]
+    lines += [_response_line(name, value) for name, value in headers]
     lines.append(f"Content-Length: {len(page.body)}\r\n\r\n")
     return "".join(lines).encode("latin-1", "replace") + page.body
 
@@ -152,15 +152,21 @@ def _request(page: Page) -> bytes:
     lines = [f"{'GET' if exchange is None else _plain(exchange.method)} {target} HTTP/1.1\r\n"]
     lines.append(f"Host: {parts.netloc.rpartition('@')[2]}\r\n")
     for name, value in () if exchange is None else exchange.request_headers:
-        lines.append(_line(name, value, masked=not _is_told(name.lower())))
+        lines.append(_request_line(name, value))
     return ("".join(lines) + "\r\n").encode("latin-1", "replace")
 
 
-def _is_told(name: str) -> bool:
-    return name in _TOLD_OF_REQUESTS or name.startswith("sec-")
-
-
 @lru_cache(4_096)  # nearly all headers are those of the page before
+def _response_line(name: str, value: str) -> str:
+    return _line(name, value, masked=_SECRET.search(name.lower()) is not None)
+
+
+@lru_cache(4_096)
+def _request_line(name: str, value: str) -> str:
+    lower = name.lower()
+    return _line(name, value, masked=lower not in _TOLD_OF_REQUESTS and not lower.startswith("sec-"))
+
+
 def _line(name: str, value: str, *, masked: bool) -> str:
     lower, token = name.lower(), _NOT_IN_NAMES.sub("_", name)
     if masked:
