@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swath.browser.distributor import (
@@ -71,6 +71,11 @@ def test_property_44_one_entry_per_session_each_open_item_at_most_once_and_none_
 
 
 @settings(deadline=None)
+@example(
+    [ItemView("i0", "c.example"), ItemView("i1", "b.example")],
+    [SessionView("s0")],
+    Distribution(prioritize_domains=("a.example", "a.example", "b.example")),
+)
 @given(_items, _sessions, _options)
 def test_the_same_question_has_the_same_answer_and_shares_keep_the_order(
     items: list[ItemView], sessions: list[SessionView], options: Distribution

@@ -1,4 +1,4 @@
-"""Whatever a page or its browser does, an attempt ends in bounded time, with a documented kind, and costs nobody else."""
+"""Whatever a page or its browser does, an attempt ends in bounded time, in a documented kind, and costs nobody else."""
 
 import asyncio
 import os
@@ -6,8 +6,8 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
-import psutil
 import pytest
 import pytest_asyncio
 
@@ -19,8 +19,8 @@ from swath.browser.session_options import SessionOptions
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.policy import Timeouts
-from tests.browser.launching import renderers_of, until
-from tests.browser.visited_site import HOST, VisitedSite, html, moved, visited_site
+from tests.browser.launching import is_dead, renderers_of, until
+from tests.browser.visited_site import HOST, Answer, VisitedSite, html, moved, visited_site
 from tests.browser.visiting import RecordingGate, launched_browser, stand, visiting
 
 pytestmark = [pytest.mark.req("Z6", "W3"), pytest.mark.asyncio(loop_scope="module")]
@@ -46,7 +46,7 @@ async def dripping(writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(60)
 
 
-PAGES = {
+PAGES: dict[str, Answer] = {
     "/": html("<h1>Home</h1>"),
     "/alerts": html("<h1>A</h1><script>setTimeout(() => { while (true) alert('again') }, 50)</script>"),
     "/asks-to-stay": html(
@@ -126,7 +126,12 @@ async def test_a_hostile_page_costs_its_attempt_and_nobody_else(
     launched: Launched, site: VisitedSite, visit: Visit, kind: FailureKind, told: str
 ) -> None:
     started = time.monotonic()
-    limits = {"most_documents": 10, "most_windows": 5, "most_page_bytes": 100_000, "screenshot": "never"}
+    limits: dict[str, Any] = {
+        "most_documents": 10,
+        "most_windows": 5,
+        "most_page_bytes": 100_000,
+        "screenshot": "never",
+    }
     with pytest.raises(Failed, match=told) as raised:
         async with visiting(launched, site.port, base_url=HOST, timeouts=BRISK, **limits) as browser:
             await visit(browser)
@@ -204,7 +209,7 @@ async def test_a_renderer_that_is_killed_is_a_crash_at_once(launched: Launched, 
 async def test_a_browser_that_is_killed_is_a_crash_at_once(tmp_path: Path, site: VisitedSite) -> None:
     async with launched_browser(tmp_path) as doomed:
         started = time.monotonic()
-        with pytest.raises(Failed) as raised:
+        with pytest.raises(Failed) as raised:  # noqa: PT012 the end of the session belongs to it
             async with visiting(doomed, site.port, base_url=HOST) as browser:
                 await browser.goto("/")
                 assert doomed.pid is not None
@@ -219,15 +224,16 @@ async def test_a_browser_that_hangs_is_killed(tmp_path: Path, site: VisitedSite)
     async with launched_browser(tmp_path) as frozen:
         place = await stand(frozen, site.port)
         options = SessionOptions(timeouts=BRISK, base_url=HOST)
-        with pytest.raises(Failed, match="did not come back") as raised:
+        pid = frozen.pid
+        assert pid is not None
+        with pytest.raises(Failed, match="did not come back") as raised:  # noqa: PT012 so does its end here
             async with BrowserSession(place, RecordingGate(), SystemClock(), options) as browser:
                 await browser.goto("/")
-                assert frozen.pid is not None
-                os.kill(frozen.pid, signal.SIGSTOP)
+                os.kill(pid, signal.SIGSTOP)
                 await browser.page()
         assert raised.value.failure.kind == FailureKind.BROWSER_CRASH
         assert place.killed == 1
-        assert not psutil.pid_exists(frozen.pid) or psutil.Process(frozen.pid).status() == psutil.STATUS_ZOMBIE
+        assert is_dead(pid)
 
 
 # -- what the way out knows --------------------------------------------------------------------------------------------
@@ -237,14 +243,25 @@ class TroubledExit:
     """An exit that has something to tell: for what Chromium cannot know behind a proxy."""
 
     port = 0
+    token = "a1b2"
     sent_bytes = 10
     received_bytes = 1_234
     requests = 1
 
     def __init__(self, trouble: Failure | None = None, overrun: Failure | None = None) -> None:
         self._trouble = trouble
-        self.overrun = overrun
+        self.too_much = overrun
+        self._overrun: Failure | None = None
         self.served: list[tuple[Way | None, int]] = []
+
+    @property
+    def overrun(self) -> Failure | None:
+        return self._overrun
+
+    def run_over(self) -> Failure | None:
+        """From now on more has come than may; what is then to be told."""
+        self._overrun = self.too_much
+        return self.too_much or self._trouble
 
     def serve(self, way: Way | None, most_bytes: int) -> None:
         self.served.append((way, most_bytes))
@@ -252,6 +269,23 @@ class TroubledExit:
     def trouble(self, url: str) -> Failure | None:
         told, self._trouble = self._trouble, None
         return told
+
+
+async def test_an_answer_of_the_exits_own_is_no_answer_of_the_sites(launched: Launched, site: VisitedSite) -> None:
+    place = await stand(launched, site.port)
+    denied = Failure.of(FailureKind.EGRESS_DENIED, "a private address")
+    place.exit, gate = TroubledExit(trouble=denied), RecordingGate()
+    site.answers["/not-let"] = b"HTTP/1.1 403 No\r\nx-swath-exit: a1b2\r\nContent-Length: 0\r\n\r\n"
+    site.answers["/pretends"] = html("<h1>Blocked</h1>", "x-swath-exit: guessed", status="403 No")
+    options = SessionOptions(timeouts=BRISK, base_url=HOST, screenshot="never")
+    async with BrowserSession(place, gate, SystemClock(), options) as browser:
+        with pytest.raises(Failed) as raised:
+            await browser.goto("/not-let")
+        assert raised.value.failure == denied
+        assert gate.failures == [denied]
+        with pytest.raises(Failed) as raised:
+            await browser.goto("/pretends")
+        assert raised.value.failure.kind == FailureKind.BLOCKED
 
 
 @pytest.mark.parametrize(
@@ -269,11 +303,9 @@ async def test_the_way_out_knows_better_than_chromium(
     place = await stand(launched, site.port)
     place.exit = exit_
     gate = RecordingGate()
-    overrun, exit_.overrun = exit_.overrun, None
-    known = exit_._trouble or overrun
-    with pytest.raises(Failed) as raised:
+    with pytest.raises(Failed) as raised:  # noqa: PT012 and here
         async with BrowserSession(place, gate, SystemClock(), SessionOptions(timeouts=BRISK, most_bytes=77)) as browser:
-            exit_.overrun = overrun
+            known = exit_.run_over()
             await browser.goto("https://site.example/")
     assert raised.value.failure == known
     assert exit_.served == [(gate, 77)]

@@ -235,7 +235,11 @@ SIGNATURE = SitePolicy(
         (raw(county.NOT_FOUND), None, "not_found_page"),
         (EMPTY_404, None, "not_found_page"),
         (html(""), None, "server_error"),
-        (html("<h1>Authorization required</h1>", "WWW-Authenticate: Basic realm=x", status="401 No"), None, "credential"),
+        (
+            html("<h1>Authorization required</h1>", "WWW-Authenticate: Basic realm=x", status="401 No"),
+            None,
+            "credential",
+        ),
         (html("<h1>Sorry, there is no such parcel</h1>"), SIGNATURE, "not_found"),
         (html("<h1>I am a teapot</h1>", status="418 Teapot"), None, "http_error"),
         (html("<h1>Parcel</h1><p>Owner: SMITH"), None, "page"),

@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-from patchright.async_api import BrowserContext, Page
+from typing import TYPE_CHECKING, Any
 
 from swath.backends.clock import SystemClock
 from swath.browser.chromium import find
@@ -23,6 +21,9 @@ from swath.domain.site import SitePolicy
 from swath.proxies.route import Route
 from swath.web.transport import Request, Response
 from tests.browser.launching import refusing_port
+
+if TYPE_CHECKING:
+    from patchright.async_api import BrowserContext, Page
 
 QUICK = Timeouts(request_seconds=2, navigation_seconds=6)
 

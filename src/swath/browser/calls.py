@@ -13,10 +13,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from swath.browser.exit import EXIT_HEADER
 from swath.browser.net_errors import IGNORED, failure_of, name_in
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.ports.clock import Clock
+from swath.web.transport import Response
 
 if TYPE_CHECKING:
     from patchright.async_api import CDPSession, Page
@@ -60,6 +62,7 @@ class Calls:
         self._for_good: BaseException | None = None
         self._told: tuple[str, str, Failure] | None = None
         self.idle_seconds: Callable[[], float] = lambda: 0.0
+        self.awaits_site: Callable[[], bool] = lambda: False
         self.page: Page = opened.page
         self.cdp: CDPSession | None = None
 
@@ -152,6 +155,13 @@ class Calls:
             self._told = (name, url, known or failure_of(name, url))
         return self._told[2]
 
+    def exits_own(self, response: Response) -> Failure | None:
+        """What went wrong on the way, when an answer is not the site's but the exit's word that there is none."""
+        way_out = self._opened.exit
+        if way_out is None or response.header(EXIT_HEADER) != way_out.token:
+            return None
+        return self.network_failure("ERR_CONNECTION_FAILED", response.url)
+
     def forget(self) -> None:
         """Something new begins; what went wrong before, and was for nobody, is of the past."""
         self._told = None
@@ -171,13 +181,17 @@ class Calls:
             await self._opened.kill()
             message = f"the browser did not come back from: {what}; it was killed"
             return self.gone(message).failure
-        if self.cdp is not None and await self.bounded(self.cdp.send("Runtime.evaluate", {"expression": "1"})):
+        # While Chromium waits for a site to answer, it lets nobody speak to the page that is to be replaced.
+        if self.awaits_site() or await self._page_answers():
             return self._overrun() or Failure.of(FailureKind.TIMEOUT, f"{what}: took longer than {seconds:g} s")
-        message = f"{what}: the page does not answer, for its scripts never end or it never rests; it was ended after {seconds:g} s"
+        message = f"{what}: the page does not answer, for its scripts never end; it was ended after {seconds:g} s"
         failure = Failure.of(FailureKind.TIMEOUT, message)
         self._for_good = self._for_good or Failed(failure)
         await self.end_renderer()
         return failure
+
+    async def _page_answers(self) -> bool:
+        return self.cdp is not None and bool(await self.bounded(self.cdp.send("Runtime.evaluate", {"expression": "1"})))
 
     async def end_renderer(self) -> None:
         """Ends the process of the page, which no script can prevent; the browser and its other pages live on."""

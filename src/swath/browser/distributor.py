@@ -112,9 +112,8 @@ def _ordered(items: Sequence[ItemView], options: Distribution) -> list[ItemView]
     if options.with_invalid:
         wanted.add(Standing.INVALID)
     ranks = {domain: rank for rank, domain in reversed(tuple(enumerate(options.prioritize_domains)))}
-    return sorted(
-        (item for item in items if item.standing in wanted), key=lambda item: ranks.get(item.domain, len(ranks))
-    )
+    last = len(options.prioritize_domains)
+    return sorted((item for item in items if item.standing in wanted), key=lambda item: ranks.get(item.domain, last))
 
 
 def _round_robin(deal: _Deal, items: Sequence[ItemView]) -> None:

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from swath.browser.calls import Calls
-from swath.browser.document import Document, FileWanted, is_file, request_in, response_in
+from swath.browser.document import Document, FileWanted, is_file, response_in
+from swath.browser.doorway import Doorway
 from swath.browser.files import take_body
 from swath.browser.net_errors import ABORTED, IGNORED, NO_BODY, name_in
 from swath.browser.session_options import SessionOptions
 from swath.domain.errors import Failed, SwathError
-from swath.domain.failure import Failure, FailureKind
 from swath.ports.clock import Clock
-from swath.web.address import canonical, shown
+from swath.web.address import canonical
 from swath.web.gate import Gate
 from swath.web.redirects import is_redirect
-from swath.web.transport import Request, Response
+from swath.web.transport import Response
 
 if TYPE_CHECKING:
     from patchright.async_api import CDPSession, Page
@@ -50,9 +50,8 @@ class Documents:
         judge: Callable[[Document], Awaitable[None]],
     ) -> None:
         self._calls = calls
-        self._gate = gate
+        self._door = Doorway(calls, gate, clock, options.most_documents)
         self._clock = clock
-        self._most = options.most_documents
         self._judge = judge
         self._tasks: set[asyncio.Task[None]] = set()
         self._entering: asyncio.Task[None] | None = None
@@ -60,20 +59,16 @@ class Documents:
         self._coming: Document | None = None
         self._asked: str | None = None  # the loader whose document is on its way, from the first word of it
         self._news = asyncio.Event()
-        self._idle_seconds = 0.0
-        self._idle_since: float | None = None
         self._main_frame = ""
         self._lines: dict[Page, tuple[CDPSession, str, Document | None]] = {}  # of the pages below this one
         self._error_comes = False
         self._error_url: str | None = None
         self._announced_at: float | None = None
         self.blocked: tuple[str, ...] = options.block
-        self.count = 0
-        self.entered = 0
         self.shown: Document | None = None
         self.file: Response | None = None  # the last answer that was a file, and that nobody wanted
         self.wanted: FileWanted | None = None
-        calls.idle_seconds = self._idle
+        calls.awaits_site = self._awaits_site
 
     # -- the page ------------------------------------------------------------------------------------------------------
 
@@ -87,12 +82,12 @@ class Documents:
         if self._calls.cdp is not None:
             self._lines[self._calls.page] = (self._calls.cdp, self._main_frame, self.shown)
         cdp = await page.context.new_cdp_session(page)
-        tree, *_ = await asyncio.gather(
+        told: list[dict[str, Any]] = await asyncio.gather(
             cdp.send("Page.getFrameTree"),
             cdp.send("Page.enable"),
             cdp.send("Page.setLifecycleEventsEnabled", {"enabled": True}),
         )
-        main_frame = self._main_frame = tree["frameTree"]["frame"]["id"]
+        main_frame = self._main_frame = told[0]["frameTree"]["frame"]["id"]
         cdp.on("Fetch.requestPaused", lambda event: self._spawn(self._paused(cdp, event, main_frame)))
         cdp.on("Fetch.authRequired", lambda event: self._spawn(self._no_password(cdp, event)))
         cdp.on("Page.frameRequestedNavigation", self._announced)
@@ -115,6 +110,11 @@ class Documents:
     def is_busy(self) -> bool:
         """Whether a document is on its way."""
         return self._asked is not None or self._is_announced()
+
+    @property
+    def entered(self) -> int:
+        """How many the gate has let out."""
+        return self._door.entered
 
     async def settle(self) -> None:
         """Returns when no document is on its way: the last has come and was looked at, or nothing came of it."""
@@ -140,7 +140,7 @@ class Documents:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for document in self._by_loader.values():
-            self._leave(document)
+            self._door.leave(document)
 
     async def detach(self) -> bool:
         """Leaves the page as if it had never been there. Whether that could be done."""
@@ -169,32 +169,17 @@ class Documents:
         self._announced_at = self._error_url = None
         for document in (former, self.shown):
             if document is not None:
-                self._leave(document)
+                self._door.leave(document)
         try:
-            entered = await self._entered(event)
+            entered = await self._door.enter(event)
         except Exception as error:  # noqa: BLE001 whatever it is, somebody waits for this document, and must hear of it
             self._calls.alarm(error, for_good=isinstance(error, SwathError) and not isinstance(error, Failed))
             await self._stop(cdp, event, "BlockedByClient")
             return
-        self.entered += 1
         document = self._coming = self._by_loader[loader_id] = Document(loader_id, entered)
         going = self._calls.bounded(cdp.send("Fetch.continueRequest", {"requestId": event["requestId"]}))
         if await going is None:
-            self._leave(document)
-
-    async def _entered(self, event: Mapping[str, Any]) -> Request:
-        """Through the gate; while it waits there no call's time runs."""
-        url = canonical(event["request"]["url"])
-        self.count += 1
-        if self.count > self._most:
-            message = f"more than {self._most} pages, one after the other, the last of them {shown(url)}"
-            self._calls.alarm(Failed(Failure.of(FailureKind.NAVIGATION, message)), for_good=True)
-            self._calls.check()
-        self._idle_since = self._clock.boot()
-        try:
-            return await self._gate.enter(request_in(event, url))
-        finally:
-            self._idle_seconds, self._idle_since = self._idle(), None
+            self._door.leave(document)
 
     async def _answered(self, cdp: CDPSession, event: Mapping[str, Any]) -> None:
         loader_id = event.get("networkId") or event["requestId"]
@@ -202,16 +187,23 @@ class Documents:
         if document is None:  # asked for before we were here
             await self._calls.bounded(cdp.send("Fetch.continueRequest", {"requestId": event["requestId"]}))
             return
-        response = document.response = response_in(event, document.request.url)
+        response = response_in(event, document.request.url)
+        failure = self._calls.exits_own(response)
+        if failure is not None:
+            self._door.leave(document, failure)
+            self._calls.alarm(Failed(failure))
+            await self._stop(cdp, event, "BlockedByClient")
+            return
+        document.response = response
         if self.wanted is not None and not is_redirect(response.status, response.headers):
             await self._take(cdp, event, document, response, self.wanted)
         elif is_file(response, asked_as_file="networkId" not in event):
             self.file = response
-            self._leave(document)
+            self._door.leave(document)
             await self._stop(cdp, event, "Aborted")
         else:
             if is_redirect(response.status, response.headers):
-                self._leave(document)
+                self._door.leave(document)
             await self._calls.bounded(cdp.send("Fetch.continueRequest", {"requestId": event["requestId"]}))
 
     async def _take(
@@ -226,7 +218,7 @@ class Documents:
         except Failed as failed:
             self._calls.alarm(failed)
         finally:
-            self._leave(document)
+            self._door.leave(document)
             await self._stop(cdp, event, "Aborted")
 
     async def _stop(self, cdp: CDPSession, event: Mapping[str, Any], reason: str) -> None:
@@ -266,7 +258,7 @@ class Documents:
             self._spawn(self._look_at(document))
         elif event["name"] == "load":
             document.loaded = True
-            self._leave(document)
+            self._door.leave(document)
 
     async def _look_at(self, document: Document) -> None:
         if document.judged:
@@ -291,26 +283,19 @@ class Documents:
         if name not in IGNORED:
             failure = self._calls.network_failure(name, request.url)
             if document is not None:
-                self._leave(document, failure)
+                self._door.leave(document, failure)
             self._calls.alarm(Failed(failure))
         if document is not None and document.request.url == canonical(request.url):
-            self._leave(document)
+            self._door.leave(document)
             self._over(document.loader_id)
-
-    def _leave(self, document: Document, failure: Failure | None = None) -> None:
-        """Once for each that has entered."""
-        if not document.left:
-            document.left = True
-            self._gate.leave(document.request, document.response, failure)
 
     def _over(self, loader_id: str) -> None:
         if self._asked == loader_id:
             self._asked = self._coming = None
         self._news.set()
 
-    def _idle(self) -> float:
-        since = self._idle_since
-        return self._idle_seconds + (0.0 if since is None else self._clock.boot() - since)
+    def _awaits_site(self) -> bool:
+        return self._asked is not None and (self._coming is None or self._coming.response is None)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -13,4 +13,7 @@ if [ -n "$BROWSER_UID" ]; then
     chown -R "$BROWSER_UID:$BROWSER_GID" "$profile" || exit 1
     set -- --reuid="$BROWSER_UID" --regid="$BROWSER_GID" --clear-groups "$@"
 fi
+# A page that takes all memory is found out within seconds, and must not have all of it by then. An ordinary process of
+# Chromium's has some hundred MiB; each may have 4 GiB.
+ulimit -d 4194304
 exec "$BROWSER_LEASH" --pdeathsig KILL "$@"

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from re import Pattern
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from swath.browser.acting import Acting, Frame
 from swath.browser.calls import Calls
 from swath.browser.document import Document
 from swath.browser.documents import Documents
 from swath.browser.dom import Dom, page_of, read_dom, response_of
 from swath.browser.hands import Hands
+from swath.browser.looking import PageActing
 from swath.browser.nuisances import Nuisances
 from swath.browser.saving import Saving
-from swath.browser.scrolling import scroll_once, scroll_to_end
 from swath.browser.session_options import SessionOptions
 from swath.browser.windows import Windows
 from swath.domain.errors import Failed, LeaseLost, NotFound, SiteHeld
@@ -47,7 +45,7 @@ _LAST_LOOK_SECONDS: Final = 5.0
 _UNTIL: Final = ("load", "domcontentloaded", "networkidle")
 
 
-class BrowserSession(Acting, Collected):
+class BrowserSession(PageActing, Collected):
     """Used as `async with`, by the worker: what leaves that block has no browser any more, but all that was collected.
 
     Every method raises Failed for what is no answer, in bounded time, whatever the page does.
@@ -62,7 +60,7 @@ class BrowserSession(Acting, Collected):
         self._calls = Calls(opened, clock)
         self._documents = Documents(self._calls, gate, clock, options, self._judge)
         self._nuisances = Nuisances(self._calls, gate, options)
-        Acting.__init__(self, Hands(self._calls, self._documents, gate, clock, options))
+        PageActing.__init__(self, Hands(self._calls, self._documents, gate, clock, options))
         self._windows = Windows(self._hands, self._nuisances)
         self._saving = Saving(self._hands, self._nuisances, self._windows)
         self._last_url: str | None = None
@@ -173,54 +171,6 @@ class BrowserSession(Acting, Collected):
             self.pages[name] = page
         return page
 
-    def frame(self, selector: str) -> Frame:
-        """What stands in a frame, named by a selector of the frame's element."""
-        return Frame(self._hands, selector)
-
-    async def evaluate(self, script: str, argument: Any = None) -> Any:
-        """Runs JavaScript among the page's own: an expression, or a function that gets the argument."""
-        work = self._calls.page.evaluate
-        return await self._hands.ask("running a script", lambda: work(script, argument, isolated_context=False))
-
-    async def wait_for_text(self, text: str, *, seconds: float | None = None) -> None:
-        """Waits until a text is shown, in any case."""
-        await self._wait(
-            f"waiting for {text!r}", lambda: self._calls.page.get_by_text(text).first.wait_for(timeout=0), seconds
-        )
-
-    async def wait_for_url(self, url: str | Pattern[str], *, seconds: float | None = None) -> None:
-        """Waits until the page is at an address, given as a pattern: `**/detail/*`, or a regular expression."""
-        await self._wait(f"waiting for {url}", lambda: self._calls.page.wait_for_url(url, timeout=0), seconds)
-
-    async def wait_for_function(self, script: str, argument: Any = None, *, seconds: float | None = None) -> None:
-        """Waits until JavaScript says something true."""
-        work = self._calls.page.wait_for_function
-        await self._wait("waiting for a script", lambda: work(script, arg=argument, timeout=0), seconds)
-
-    async def wait_for_idle(self, *, seconds: float | None = None) -> None:
-        """Waits until nothing was loaded for half a second. Pages that never rest take all the time that there is."""
-        page = self._calls.page
-        await self._wait("waiting for rest", lambda: page.wait_for_load_state("networkidle", timeout=0), seconds)
-
-    async def _wait(self, what: str, do: Any, seconds: float | None) -> None:
-        await self._hands.wait(what, do, self._options.timeouts.request_seconds if seconds is None else seconds)
-
-    async def scroll(self, selector: str | None = None) -> None:
-        """One screen down; or until an element is in sight."""
-        await self._hands.pause()
-        if selector is not None:
-            await self._act("scrolling to", selector, lambda at: at.scroll_into_view_if_needed(timeout=self._ms))
-            return
-        await self._hands.act("scrolling", lambda: scroll_once(self._calls.page))
-
-    async def scroll_to_end(self, *, most: int = 50, rest_ms: float = 500) -> int:
-        """Down until nothing more comes, for rows that are loaded on the way; at most so many times. Says how often."""
-        await self._hands.pause()
-        seconds = self._options.timeouts.navigation_seconds
-        return await self._calls.run(
-            "scrolling to the end", lambda: scroll_to_end(self._calls.page, most, rest_ms), seconds
-        )
-
     # -- files and pictures --------------------------------------------------------------------------------------------
 
     async def download(
@@ -271,7 +221,7 @@ class BrowserSession(Acting, Collected):
         check_name(filename, "download")
         self._keep_download(Download(filename, self._saving.made(picture, "image/png")))
 
-    # -- windows, dialogs, cookies -------------------------------------------------------------------------------------
+    # -- windows and dialogs ------------------------------------------------------------------------------------------
 
     async def click_window(self, selector: str) -> None:
         """Clicks what opens a new window, and goes on in it. `close_window` comes back."""
@@ -294,21 +244,6 @@ class BrowserSession(Acting, Collected):
     def answer_no(self) -> None:
         """Dialogs are answered by no from now on."""
         self._nuisances.accept = False
-
-    async def cookies(self) -> dict[str, str]:
-        """By name, those that this page would send."""
-        context, url = self._opened.context, self._calls.page.url
-        told = await self._hands.ask("reading cookies", lambda: context.cookies(url))
-        return {cookie["name"]: cookie["value"] for cookie in told}
-
-    async def block(self, *kinds: str) -> None:
-        """Loads no more of these: image, font, media, stylesheet. None: everything again."""
-        await self._hands.ask("blocking", lambda: self._documents.stop_at(kinds))
-
-    @property
-    def url(self) -> str:
-        """Where the page is now."""
-        return self._calls.page.url
 
     @property
     def raw(self) -> DriverPage:

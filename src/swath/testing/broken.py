@@ -1,7 +1,7 @@
 """Builds that are broken on purpose: each lacks one rule, by which a kill at a named point, or a page, would do harm.
 
-crash.py switches one on by its name; tests/api/test_serve_crash_teeth.py and tests/acceptance/test_export.py show that
-each is found out.
+crash.py switches one on by its name; tests/api/test_serve_crash_teeth.py, tests/acceptance/test_export.py and
+tests/chaos/test_chaos_browser.py show that each is found out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from swath.pipeline.results import texts
 from swath.pipeline.results.flatten import as_text
 from swath.ports.job_store import JobStore, LoadStart
 
-__all__ = ["BROKEN", "BROKEN_EXPORT", "put_in_place_of"]
+__all__ = ["BROKEN", "BROKEN_BROWSERS", "BROKEN_EXPORT", "put_in_place_of"]
 
 
 def put_in_place_of(owner: object, name: str, value: object) -> None:
@@ -82,4 +82,25 @@ BROKEN: Final[dict[str, Callable[[], None]]] = {
 # Beyond kills: what a site says does harm in what is exported.
 BROKEN_EXPORT: Final[dict[str, Callable[[], None]]] = {
     "formulas": lambda: put_in_place_of(texts, "safe_cell", as_text),
+}
+
+
+def _break_replacement() -> None:
+    """Nobody notices that a browser has died, or does not come back."""
+    from swath.browser.pool import BrowserPool  # noqa: PLC0415 the browser layer needs an extra
+
+    put_in_place_of(BrowserPool, "lose", lambda *_: None)
+
+
+def _break_reaper() -> None:
+    """Nobody clears away what a killed worker has left."""
+    from swath.browser import orphans  # noqa: PLC0415 the browser layer needs an extra
+
+    put_in_place_of(orphans, "reap", lambda _: 0)
+
+
+# Browsers that die, and workers that are killed with theirs.
+BROKEN_BROWSERS: Final[dict[str, Callable[[], None]]] = {
+    "replacement": _break_replacement,
+    "reaper": _break_reaper,
 }

@@ -138,7 +138,7 @@ class Rooms:
 
 
 async def _cleared(page: Page) -> bool:
-    """Whether nothing of its document runs any more. A page that asks whether one really wants to leave does not go."""
+    """Whether nothing of its document runs any more."""
     try:
         async with asyncio.timeout(_CLEAR_SECONDS):
             await page.evaluate(_CLEAR)

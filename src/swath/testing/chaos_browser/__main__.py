@@ -108,9 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--short", action="store_true", help="the small form, which is part of the tests")
     parser.add_argument("--items", type=int, metavar="N", help=f"items of the job ({FULL.items:,})")
     parser.add_argument("--seed", type=int, metavar="S", help="of whom is struck when; printed when chosen by chance")
-    parser.add_argument(
-        "--broken", choices=["browser_crash", "reaper"], help="switch a guard off: it must be found out"
-    )
+    parser.add_argument("--broken", choices=["replacement", "reaper"], help="switch a guard off: it must be found out")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where the job's folder is made (the system's own)")
     parser.add_argument("--keep", action="store_true", help="leave the folder there after a clean run too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
@@ -133,7 +131,7 @@ def _run(job: ChaosJob, size: Size, seed: int, broken: str | None, findings: Fin
         seed=seed,
         load_kills=0,
         ending_kills=0,
-        stall_seconds=size.stall_seconds,
+        stall_seconds=20.0 if broken else size.stall_seconds,
         orders=OrderPlan(),
         broken=broken,
         last_percent=75,  # whoever comes in the place of a killed worker needs work, to clear away what is left of it

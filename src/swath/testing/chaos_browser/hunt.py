@@ -56,7 +56,7 @@ class Hunt:
     frozen_seconds: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        last = self.items * 95 // 100
+        last = self.items * 85 // 100
         self._ahead = sorted(((self.luck.randrange(last), kind) for kind in self.plan.all), reverse=True)
         self._family = family_of(self.data)
         self._frozen: dict[psutil.Process, float] = {}
@@ -71,12 +71,13 @@ class Hunt:
                 self.findings.add(Kind.WRONG, FROZEN, f"it is still there after {FROZEN_SECONDS:g} s")
                 del self._frozen[process]
                 process.kill()
-        if self._ahead and done >= self._ahead[-1][0]:
+        while self._ahead and done >= self._ahead[-1][0]:
             kind = self._ahead[-1][1]
             targets = list(_targets(self._family, kind))
-            if targets:
-                self._ahead.pop()
-                self._strike(self.luck.choice(targets), kind, now)
+            if not targets:
+                break
+            self._ahead.pop()
+            self._strike(self.luck.choice(targets), kind, now)
 
     def over(self) -> None:
         """The job has ended: everything that was planned must have been done."""

@@ -1,7 +1,7 @@
 """A real worker with real browsers meets the hostile site: `python -m swath.testing.hostile.browsing`.
 
-One job on the embedded back end: an item for each behaviour, and a good page after each. Prints how each ended, how long
-it took and what memory all browsers had at most; `--page` puts it into the docs. Exits 1 when one ended otherwise.
+A job on the embedded back end: an item for each behaviour, and a good page after each. Prints how each ended, how
+long it took, and what memory all browsers had at most; `--page` puts it into the docs. Exits 1 when one ended otherwise.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from swath.testing.hostile.site import HostileSite
 from swath.testing.hostile.table import BROWSER_BEHAVIOURS
 from swath.testing.tables import Section, as_text, put_into
 
-__all__ = ["Met", "Meeting", "main", "meet"]
+__all__ = ["Meeting", "Met", "hangs", "main", "meet"]
 
 MARK: Final = "browser behaviours"
 _POLICY: Final = {
