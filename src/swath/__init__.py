@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from swath.kit.dates import parse_date
     from swath.kit.declare import scraper
     from swath.kit.html import assert_fields_present, assert_html_contains, extract_text, parse_html, select_one
+    from swath.kit.http_scraper import HttpScraper
     from swath.kit.models import Date, Input, Maybe, Money, Output
     from swath.kit.money import parse_money
     from swath.kit.pages import Pages
-    from swath.kit.http_scraper import HttpScraper
     from swath.web.form import Form
     from swath.web.page import WebPage
     from swath.web.reading.links import Link

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from swath.domain.keys import RESERVED_FILES, decode, download_name, encode, page_name
+from swath.domain.keys import RESERVED_FILES, SCREENSHOT_FILE, decode, download_name, encode, page_name
 
 # Any text at all, lone surrogates too, and text that comes near to what is dangerous.
 anything = st.text(st.characters(exclude_categories=()), max_size=40)
@@ -127,5 +127,6 @@ def test_a_name_too_long_for_a_file_system_is_split_over_folders() -> None:
 @pytest.mark.req("R1")
 def test_reserved_names_can_be_downloads_too() -> None:
     assert page_name("html") == "html.html"
-    assert {download_name(name) for name in RESERVED_FILES} == {"data%2Ejson", "metadata%2Ejson", "screenshot%2Epng"}
+    assert {download_name(name) for name in RESERVED_FILES} == {"data%2Ejson", "metadata%2Ejson"}
+    assert download_name(SCREENSHOT_FILE) == "screenshot.png"
     assert download_name("bill.pdf") == "bill.pdf"

@@ -26,6 +26,17 @@ def test_authors_and_the_registry_do_not_load_the_http_client() -> None:
     assert loaded == "False"
 
 
+@pytest.mark.req("K1")
+def test_browser_scrapers_are_listed_and_loaded_without_the_browser_extra() -> None:
+    loaded = run(
+        "import sys; sys.modules['patchright'] = sys.modules['psutil'] = None; "
+        "from swath import BrowserScraper, BrowserSession; from swath.kit.registry import Registry; "
+        "registry = Registry(); kinds = {info.id: info.kind for info in registry.infos()}; "
+        "print(kinds['demo-county-browser'], registry.get('demo-county-browser').kind, kinds['demo-county'])"
+    )
+    assert loaded == "browser browser http"
+
+
 @pytest.mark.parametrize("name", swath.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(swath, name) is not None

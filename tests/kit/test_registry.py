@@ -82,6 +82,7 @@ def test_shipped_scrapers_are_found_and_their_table_tells_the_truth() -> None:
         made = registry.get(row.info.id)
         assert (made.id, made.name, made.version) == (row.info.id, row.info.name, row.info.version)
         assert (made.description, made.sites) == (row.info.description, row.info.sites)
+        assert made.kind == row.info.kind
         assert made.version
         assert row.target.endswith(f":{type(made).__name__}")
     assert [info.id for info in registry.infos()] == sorted(row.info.id for row in SHIPPED)
@@ -109,6 +110,7 @@ def test_listing_tells_what_files_declare_without_running_them(tmp_path: Path) -
         ("some-county.example",),
     )
     assert info.description == "Parcels of some-county."
+    assert info.kind == "http"
     assert info.origin == str(file)
 
 
@@ -360,4 +362,35 @@ def test_a_scraper_without_fetch_is_refused_before_a_job_begins(tmp_path: Path) 
     file = tmp_path / "idle.py"
     file.write_text('from swath import HttpScraper, scraper\n\n@scraper("idle")\nclass Idle(HttpScraper):\n    pass\n')
     with pytest.raises(BadInput, match="has no fetch"):
+        Registry().resolve(str(file))
+
+
+@pytest.mark.req("K1")
+@pytest.mark.parametrize(
+    ("bases", "kind"), [("BrowserScraper", "browser"), ("swath.HttpScraper", "http"), ("Ours, Mixin", "")]
+)
+def test_the_kind_of_a_scraper_in_a_file_is_told_without_running_it(tmp_path: Path, bases: str, kind: str) -> None:
+    (tmp_path / "x.py").write_text(f'@scraper("x")\nclass X({bases}):\n    pass\n')
+    (info,) = [info for info in Registry([tmp_path]).infos() if info.id == "x"]
+    assert info.kind == kind
+
+
+@pytest.mark.req("K1")
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('block = ("images",)', "block must name some of font, image, media, stylesheet"),
+        ('block = "image"', "block must name some of"),
+        ('screenshot = "sometimes"', "screenshot must be one of never, failure, always"),
+        ("keep_session = 1", "keep_session must be True or False"),
+        ("mobile = None", "mobile must be True or False"),
+        ("pass", r"has no fetch: write async def fetch\(self, item, browser\)"),
+    ],
+)
+def test_a_browser_scraper_that_can_never_work_is_refused(tmp_path: Path, line: str, told: str) -> None:
+    file = tmp_path / "x.py"
+    file.write_text(
+        f'from swath import BrowserScraper, scraper\n\n@scraper("x")\nclass X(BrowserScraper):\n    {line}\n'
+    )
+    with pytest.raises(BadInput, match=told):
         Registry().resolve(str(file))

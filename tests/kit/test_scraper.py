@@ -126,7 +126,7 @@ async def test_a_page_is_looked_over_once(keeps: bool, monkeypatch: pytest.Monke
         looks.append(page)
         check_page(page)
 
-    monkeypatch.setattr("swath.web.session.check_page", counted)
+    monkeypatch.setattr("swath.web.collected.check_page", counted)
 
     async def fetch(web: WebSession) -> WebPage:
         page = await web.get(A)

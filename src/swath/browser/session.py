@@ -23,6 +23,7 @@ from swath.browser.session_options import SessionOptions
 from swath.browser.windows import Windows
 from swath.domain.errors import Failed, LeaseLost, NotFound, SiteHeld
 from swath.domain.failure import Failure, FailureKind
+from swath.domain.keys import SCREENSHOT_FILE
 from swath.domain.page import Page
 from swath.domain.result import Download
 from swath.ports.clock import Clock
@@ -64,7 +65,6 @@ class BrowserSession(PageActing, Collected):
         self._windows = Windows(self._hands, self._nuisances)
         self._saving = Saving(self._hands, self._nuisances, self._windows)
         self._last_url: str | None = None
-        self.screenshot_png: bytes | None = None  # the item's own, which is stored as screenshot.png
 
     # -- beginning and end, for the worker -----------------------------------------------------------------------------
 
@@ -88,7 +88,9 @@ class BrowserSession(PageActing, Collected):
     ) -> None:
         try:
             if self._wants_picture(error):
-                self.screenshot_png = await self._calls.bounded(self._calls.page.screenshot(), _LAST_LOOK_SECONDS)
+                picture = await self._calls.bounded(self._calls.page.screenshot(), _LAST_LOOK_SECONDS)
+                if picture is not None:
+                    self._keep_download(Download(SCREENSHOT_FILE, self._saving.made(picture, "image/png")))
         finally:
             ended_well = error is None and not self._calls.is_over and self._calls.page is self._opened.page
             self._opened.keeps_page = self._opened.keeps_page and ended_well
@@ -107,8 +109,10 @@ class BrowserSession(PageActing, Collected):
             await self._opened.close()
 
     def _wants_picture(self, error: BaseException | None) -> bool:
-        if self._calls.is_over or isinstance(error, (LeaseLost, SiteHeld)) or self.screenshot_png is not None:
+        if self._calls.is_over or isinstance(error, (LeaseLost, SiteHeld)):
             return False
+        if any(kept.name == SCREENSHOT_FILE for kept in self.downloads):
+            return False  # the author has taken one
         failed = error is not None and not isinstance(error, NotFound)
         return self._options.screenshot == "always" or (failed and self._options.screenshot == "failure")
 
@@ -211,14 +215,11 @@ class BrowserSession(PageActing, Collected):
         printed = await self._hands.ask("printing", lambda: page.pdf(print_background=True))
         self._keep_download(Download(filename, self._saving.made(printed, "application/pdf")))
 
-    async def screenshot(self, filename: str | None = None, *, full_page: bool = False) -> None:
+    async def screenshot(self, filename: str = SCREENSHOT_FILE, *, full_page: bool = False) -> None:
         """Stores a picture of what is in sight, or of all of the page; without a name as the item's own."""
+        check_name(filename, "download")
         page = self._calls.page
         picture = await self._hands.ask("taking a picture", lambda: page.screenshot(full_page=full_page, timeout=0))
-        if filename is None:
-            self.screenshot_png = picture
-            return
-        check_name(filename, "download")
         self._keep_download(Download(filename, self._saving.made(picture, "image/png")))
 
     # -- windows and dialogs ------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from swath.domain.lease import LeasedItem
 from swath.domain.page import Page
 from swath.domain.policy import ExecutionPolicy
 from swath.kit.declare import scraper as declare
-from swath.kit.pages import Pages
 from swath.kit.http_scraper import HttpScraper
+from swath.kit.pages import Pages
 from swath.pipeline.execute.attempt import Bench, Tried, Turn, attempt
 from swath.pipeline.execute.patience import Patience
 from swath.pipeline.finish.artifacts import REFUSED_PAGE

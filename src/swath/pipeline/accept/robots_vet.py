@@ -76,9 +76,7 @@ def given_inputs(inputs: Iterable[dict[str, Any]]) -> Inputs:
     return given
 
 
-async def _first_if_all_denied(
-    inputs: AsyncIterator[dict[str, Any]], scraper: Scraper, passage: Passage
-) -> str | None:
+async def _first_if_all_denied(inputs: AsyncIterator[dict[str, Any]], scraper: Scraper, passage: Passage) -> str | None:
     """The first address, if all are denied; None when one is not, or says nothing of where it begins."""
     first = None
     async for one in inputs:
