@@ -37,7 +37,8 @@ async def site() -> AsyncIterator[HostileSite]:
 def running(folder: Path, site: HostileSite) -> Iterator[subprocess.Popen[bytes]]:
     """`swath run` with two items whose pages never answer."""
     items = folder / "items.csv"
-    items.write_text("url\n" + 2 * f"{site.address(BROWSER_BEHAVIOURS['script-loop'])}\n", encoding="utf-8")
+    url = site.address(BROWSER_BEHAVIOURS["script-loop"])
+    items.write_text(f"url\n{url}?1\n{url}?2\n", encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SWATH_")} | {
         "SWATH_DATA": str(folder / "data"),
         "SWATH_ALLOW_PRIVATE": ",".join(site.places),
@@ -93,7 +94,7 @@ async def test_a_page_that_never_ends_does_not_keep_its_process_from_stopping(
 ) -> None:
     data = tmp_path / "data"
     with running(tmp_path, site) as process:
-        await until(lambda: bool(spinning(data)), 60)
+        await until(lambda: process.poll() is not None or bool(spinning(data)), 60)
         began = time.monotonic()
         process.send_signal(number)
         await until(lambda: process.poll() is not None, MOST_SECONDS)
@@ -107,7 +108,7 @@ async def test_nothing_outlives_a_process_that_is_killed_and_the_next_one_clears
 ) -> None:
     data = tmp_path / "data"
     with running(tmp_path, site) as process:
-        await until(lambda: bool(spinning(data)), 60)
+        await until(lambda: process.poll() is not None or bool(spinning(data)), 60)
         limits = Path(f"/proc/{spinning(data)[0].pid}/limits").read_text(encoding="utf-8")
         (line,) = (line.split() for line in limits.splitlines() if line.startswith("Max data size"))
         assert int(line[4]) <= 4 * GIB, "a page could take all memory before anybody looks"

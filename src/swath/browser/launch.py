@@ -24,7 +24,13 @@ from swath.browser.flags import EGRESS_FLAGS
 from swath.browser.mark import SWITCH, Mark, family_of, folder_of
 from swath.browser.memory import tree_bytes
 from swath.browser.orphans import kill_group, kill_marked, wait_until_gone
-from swath.browser.surroundings import chromium_environment, downloads_of, driver_environment, make_folders
+from swath.browser.surroundings import (
+    chromium_environment,
+    downloads_of,
+    driver_environment,
+    make_folders,
+    memory_flags,
+)
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 
@@ -43,6 +49,9 @@ QUIET_FLAGS: Final = (
     "--disable-extensions",
     "--disable-component-extensions-with-background-pages",
     "--disable-default-apps",
+    # Of the window's own frame, which nobody sees; pages have theirs.
+    "--wm-window-animations-disabled",
+    "--animation-duration-scale=0",
 )
 WRAPPER: Final = Path(__file__).with_name("run_chromium.sh")
 BURY_SECONDS: Final = 1.0
@@ -164,7 +173,7 @@ async def _start(playwright: Playwright, options: LaunchOptions, mark: Mark) -> 
         headless=options.display is None,
         proxy={"server": f"http://127.0.0.1:{options.deny_port}"},
         args=[*EGRESS_FLAGS, *QUIET_FLAGS, f"{SWITCH}{mark}"],
-        ignore_default_args=list(HIDING_FLAGS),
+        ignore_default_args=[*HIDING_FLAGS, *memory_flags()],
         env={**chromium_environment(chromium.binary, sandbox, folder_of(mark), options.display)},
         downloads_path=downloads_of(folder_of(mark)),
         timeout=options.start_seconds * 1_000,

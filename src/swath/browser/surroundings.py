@@ -6,12 +6,17 @@ Neither sees anything of our own environment: no keys, no settings.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from swath.browser.mark import VARIABLE, Mark
 from swath.browser.sandbox import Sandbox
 
-__all__ = ["chromium_environment", "downloads_of", "driver_environment", "make_folders"]
+__all__ = ["chromium_environment", "downloads_of", "driver_environment", "make_folders", "memory_flags"]
+
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 asked how large it is, and nothing is put there by us
+ROOMY_BYTES: Final = 1 << 30
 
 
 def driver_environment(mark: Mark, folder: Path) -> dict[str, str]:
@@ -49,6 +54,16 @@ def make_folders(folder: Path, uid: int | None, gid: int | None) -> None:
             os.chown(inner, uid, gid)
     if uid is not None:
         folder.chmod(0o711)  # the browser's user may pass, and not look around
+
+
+def memory_flags(place: Path = SHARED_MEMORY) -> tuple[str, ...]:
+    """The driver's own flags to leave out. It has Chromium share memory by files, since containers often have little
+    room for it; where there is room, every picture that is drawn would be written to a disk for nothing."""
+    with suppress(OSError):
+        room = os.statvfs(place)
+        if room.f_bavail * room.f_frsize >= ROOMY_BYTES:
+            return ("--disable-dev-shm-usage",)
+    return ()
 
 
 def downloads_of(folder: Path) -> Path:
