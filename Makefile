@@ -15,7 +15,7 @@ WORKERS ?= 4
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers browser demo test check fix chaos chaos-aws soak slots fairness pacing fleet simulate load fuzz-api bench bench-browser profile bench-sync bench-export bench-reextract bench-site lock clean
+.PHONY: help setup servers browser demo test check fix chaos chaos-aws chaos-browser soak slots fairness pacing fleet simulate load fuzz-api bench bench-browser profile bench-sync bench-export bench-reextract bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -51,6 +51,9 @@ chaos: $(VENV)/.dev ## Kill workers at random and count what is left (ARGS="--he
 
 chaos-aws: $(VENV)/.dev servers ## The same on the local AWS servers, with their bad days (ARGS="--outages": they go away)
 	@$(BIN)/python -m swath.testing.chaos_aws $(ARGS)
+
+chaos-browser: $(VENV)/.dev browser ## Kill browsers, renderers and workers under a job in browsers, and count (ARGS="--short")
+	@$(BIN)/python -m swath.testing.chaos_browser $(ARGS)
 
 soak: $(VENV)/.dev ## Run a million items and measure load, memory, claims and manifests (ARGS="--items 100000" for fewer)
 	@$(BIN)/python -m swath.testing.soak $(ARGS)
