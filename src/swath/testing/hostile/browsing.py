@@ -95,9 +95,10 @@ async def meet(folder: Path, behaviours: Sequence[Behaviour], concurrency: int =
             browser_concurrency=concurrency,
         )
         good: Inputs = [{"url": site.fine(one), "waits": False} for one in behaviours]
+        ending: Inputs = [{"url": site.address(one), "waits": True} for one in others]
         inputs: dict[str, Inputs] = {
             "hanging": [{"url": site.address(one)} for one in hanging],
-            "others": [*({"url": site.address(one), "waits": True} for one in others), *good],
+            "others": [*ending, *good],
         }
         async with open_services(settings) as services:
             most_bytes = await _work(services, settings, inputs)
