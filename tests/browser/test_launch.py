@@ -17,6 +17,7 @@ from swath.browser.chromium import Chromium, find
 from swath.browser.launch import Launched, launch
 from swath.browser.mark import family_of
 from swath.browser.sandbox import Sandbox
+from swath.browser.surroundings import ROOMY_BYTES, memory_flags
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
 from tests.browser.launching import (
@@ -209,3 +210,19 @@ async def test_one_that_never_gets_ready_is_given_up_and_leaves_nothing(
     with pytest.raises(Failed if stopped_by == "the bound" else asyncio.CancelledError):
         await start
     assert remains(tmp_path) == []
+
+
+async def test_memory_is_shared_by_files_only_where_there_is_no_room_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = 4_096
+
+    def room_of(blocks: int) -> os.statvfs_result:
+        return os.statvfs_result((block, block, blocks, blocks, blocks, 0, 0, 0, 0, 255))
+
+    monkeypatch.setattr(os, "statvfs", lambda _: room_of(ROOMY_BYTES // block))
+    assert memory_flags(tmp_path) == ("--disable-dev-shm-usage",)
+    monkeypatch.setattr(os, "statvfs", lambda _: room_of(ROOMY_BYTES // block - 1))
+    assert memory_flags(tmp_path) == ()
+    monkeypatch.undo()
+    assert memory_flags(tmp_path / "none") == ()

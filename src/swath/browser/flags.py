@@ -21,7 +21,6 @@ DISABLED_FEATURES: Final[tuple[str, ...]] = (
     *_DRIVERS_OWN,
     "PreconnectToSearch",  # a connection to the search engine with every navigation, by the context's exit
     "AutofillServerCommunication",  # asks what the fields of a form mean, by the context's exit
-    "SpareRendererForSitePerProcess",  # a process in advance, with every page, which a context of its own cannot use
 )
 _NOWHERE: Final = "http://nowhere.invalid:1"  # a port that Chromium itself refuses, and a host that is no site's
 

@@ -5,6 +5,10 @@ profile=
 for argument in "$@"; do
     case "$argument" in --user-data-dir=*) profile="${argument#--user-data-dir=}" ;; esac
 done
+# Without this a page that prints itself waits in a window for somebody to choose a printer, for ever.
+if [ -n "$profile" ]; then
+    mkdir -p "$profile/Default" && printf '{"printing":{"enabled":false}}' >"$profile/Default/Preferences"
+fi
 set -- "$BROWSER_PROGRAM" "$@"
 [ -z "$BROWSER_DISPLAY" ] || set -- DISPLAY="$BROWSER_DISPLAY" "$@"
 set -- env -i HOME="$profile" TMPDIR="$TMPDIR" PATH=/usr/bin:/bin LANG=C.UTF-8 "$@"

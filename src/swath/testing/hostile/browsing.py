@@ -81,25 +81,18 @@ class Meeting(msgspec.Struct, frozen=True):
 
 async def meet(folder: Path, behaviours: Sequence[Behaviour], concurrency: int = 4) -> Meeting:
     """Runs two jobs to their ends, in this process and at the same time. The folder is there already."""
-    sites = folder / "sites.yaml"
-    await asyncio.to_thread(sites.write_text, _SITES, encoding="utf-8")
+    await asyncio.to_thread((folder / "sites.yaml").write_text, _SITES, encoding="utf-8")
     hanging = [one for one in behaviours if FailureKind.TIMEOUT in one.kinds]
     others = [one for one in behaviours if one not in hanging]
     async with HostileSite() as site:
-        settings = Settings(
-            data=folder / "data",
-            sites=sites,
-            allow_private=tuple(site.places),
-            grace_seconds=2.0,
-            browsers=2,
-            browser_concurrency=concurrency,
-        )
+        settings = _settings(folder, site, concurrency)
         good: Inputs = [{"url": site.fine(one), "waits": False} for one in behaviours]
         ending: Inputs = [{"url": site.address(one), "waits": True} for one in others]
-        inputs: dict[str, Inputs] = {
+        both: dict[str, Inputs] = {
             "hanging": [{"url": site.address(one)} for one in hanging],
-            "others": [*ending, *good],
+            "others": ending + good,
         }
+        inputs = {job_id: rows for job_id, rows in both.items() if rows}
         async with open_services(settings) as services:
             most_bytes = await _work(services, settings, inputs)
             records = [record for job_id in inputs for record in await _items(services, job_id)]
@@ -126,6 +119,17 @@ async def _work(services: Services, settings: Settings, inputs: dict[str, Inputs
         stop.set()
         await task
     return most_bytes
+
+
+def _settings(folder: Path, site: HostileSite, concurrency: int) -> Settings:
+    return Settings(
+        data=folder / "data",
+        sites=folder / "sites.yaml",
+        allow_private=tuple(site.places),
+        grace_seconds=2.0,
+        browsers=2,
+        browser_concurrency=concurrency,
+    )
 
 
 def _job(job_id: str) -> Job:

@@ -121,7 +121,7 @@ SCRIPTS: Final = (
     Behaviour(
         "console-flood",
         "writes to the console for ever",
-        (_K.TIMEOUT,),
+        (_K.TIMEOUT, _K.BROWSER_CRASH),
         _soon("while (true) console.log('x'.repeat(99))"),
     ),
     Behaviour(
