@@ -8,14 +8,14 @@ SERVERS := .venv-servers
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
-# Test processes. Many tests wait more than they work, so two cores bear four.
-WORKERS ?= 4
+# Test processes. Many tests wait more than they work, so two cores bear three; with more, browsers starve.
+WORKERS ?= 3
 
 # Hash checking is on for every file; the project itself is built with the pinned backend, so nothing unpinned is fetched.
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers browser demo test check fix chaos chaos-aws chaos-browser soak slots fairness pacing fleet simulate load fuzz-api bench bench-browser profile bench-sync bench-export bench-reextract bench-site lock clean
+.PHONY: help setup servers browser demo test check fix chaos chaos-aws chaos-browser recordings soak slots fairness pacing fleet simulate load fuzz-api bench bench-browser profile bench-sync bench-export bench-reextract bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -54,6 +54,9 @@ chaos-aws: $(VENV)/.dev servers ## The same on the local AWS servers, with their
 
 chaos-browser: $(VENV)/.dev browser ## Kill browsers, renderers and workers under a job in browsers, and count (ARGS="--short")
 	@$(BIN)/python -m swath.testing.chaos_browser $(ARGS)
+
+recordings: $(VENV)/.dev browser ## An imported recording over 1,000 parcels of a county that fails now and then (ARGS="--short")
+	@$(BIN)/python -m swath.testing.recordings $(ARGS)
 
 soak: $(VENV)/.dev ## Run a million items and measure load, memory, claims and manifests (ARGS="--items 100000" for fewer)
 	@$(BIN)/python -m swath.testing.soak $(ARGS)
@@ -177,7 +180,7 @@ DYNAMODB_LOCAL_SHA256 := 03b10fa245d9953106150b9f0a4fa53ef20b1a3586f3af314c355d3
 	@touch $@
 
 # Debian's own as root, elsewhere the driver's. Either may be out of reach: five minutes at most, and one line that says so.
-FIND_CHROMIUM := $(BIN)/python -c 'import pathlib, sys; from swath.browser.chromium import find_binary; \
+FIND_CHROMIUM := $(BIN)/python -c 'import pathlib, sys; from swath.browser.chromium.find import find_binary; \
 	find_binary(*map(pathlib.Path, sys.argv[1:]))' $(SWATH_CHROMIUM)
 HAVE_CHROMIUM = $(FIND_CHROMIUM) 2>/dev/null || { \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \

@@ -7,25 +7,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from swath.browser.session import BrowserSession
+    from swath.browser.session.session import BrowserSession
     from swath.domain.errors import Failed, NotFound
     from swath.domain.failure import Failure, FailureKind
     from swath.domain.page import Page
+    from swath.kit.action_scraper import ActionScraper
     from swath.kit.browser_scraper import BrowserScraper
-    from swath.kit.dates import parse_date
     from swath.kit.declare import scraper
     from swath.kit.html import assert_fields_present, assert_html_contains, extract_text, parse_html, select_one
     from swath.kit.http_scraper import HttpScraper
     from swath.kit.models import Date, Input, Maybe, Money, Output
-    from swath.kit.money import parse_money
     from swath.kit.pages import Pages
     from swath.web.form import Form
     from swath.web.page import WebPage
+    from swath.web.reading.dates import parse_date
     from swath.web.reading.links import Link
+    from swath.web.reading.money import parse_money
     from swath.web.reading.pairs import Pairs
     from swath.web.session import WebSession
 
 __all__ = [
+    "ActionScraper",
     "BrowserScraper",
     "BrowserSession",
     "Date",
@@ -58,8 +60,9 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ActionScraper": "swath.kit.action_scraper",
     "BrowserScraper": "swath.kit.browser_scraper",
-    "BrowserSession": "swath.browser.session",
+    "BrowserSession": "swath.browser.session.session",
     "Date": "swath.kit.models",
     "Failed": "swath.domain.errors",
     "Failure": "swath.domain.failure",
@@ -80,9 +83,9 @@ _HOMES = {
     "assert_fields_present": "swath.kit.html",
     "assert_html_contains": "swath.kit.html",
     "extract_text": "swath.kit.html",
-    "parse_date": "swath.kit.dates",
+    "parse_date": "swath.web.reading.dates",
     "parse_html": "swath.kit.html",
-    "parse_money": "swath.kit.money",
+    "parse_money": "swath.web.reading.money",
     "scraper": "swath.kit.declare",
     "select_one": "swath.kit.html",
 }

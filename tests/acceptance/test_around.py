@@ -75,7 +75,7 @@ def _completed(shell: Shell, *words: str, kind: str = "plain") -> list[str]:
         "_SWATH_COMPLETE": "bash_complete",
     }
     done = subprocess.run(
-        [str(SWATH)], cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=30, check=False
+        [str(SWATH)], cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=90, check=False
     )
     assert done.stderr == ""
     found = [line.partition(",") for line in done.stdout.splitlines() if line]
@@ -159,7 +159,7 @@ def _on_terminal(shell: Shell, columns: int, *arguments: str) -> list[str]:
     ours, theirs = pty.openpty()
     environment = shell.environment | {"COLUMNS": str(columns), "NO_COLOR": "1"}
     done = subprocess.run(
-        [str(SWATH), *arguments], cwd=shell.folder, env=environment, stdout=theirs, timeout=30, check=True
+        [str(SWATH), *arguments], cwd=shell.folder, env=environment, stdout=theirs, timeout=90, check=True
     )
     assert done.returncode == 0
     os.close(theirs)

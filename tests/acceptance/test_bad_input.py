@@ -62,7 +62,7 @@ def test_a_directory_is_no_file(shell: Shell) -> None:
 
 
 async def _line_with(reader: asyncio.StreamReader, part: str) -> str:
-    while line := (await asyncio.wait_for(reader.readline(), 30)).decode():
+    while line := (await asyncio.wait_for(reader.readline(), 60)).decode():
         if part in line:
             return line
     raise AssertionError(f"no line has {part!r}")
@@ -75,7 +75,7 @@ async def test_a_pipe_that_nobody_writes_to_is_told_and_can_be_left(shell: Shell
     assert process.stderr is not None
     assert "items.csv" in await _line_with(process.stderr, "waiting for")
     process.send_signal(signal.SIGINT)
-    assert await asyncio.wait_for(process.wait(), 20) == 130
+    assert await asyncio.wait_for(process.wait(), 60) == 130
 
 
 async def test_a_pipe_that_is_written_to_late_is_read(shell: Shell) -> None:
@@ -84,7 +84,7 @@ async def test_a_pipe_that_is_written_to_late_is_read(shell: Shell) -> None:
     assert process.stderr is not None
     await _line_with(process.stderr, "waiting for")
     await asyncio.to_thread((shell.folder / "items.csv").write_text, "n\n1\n2\n")
-    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 def test_an_empty_stdin_is_told(shell: Shell) -> None:

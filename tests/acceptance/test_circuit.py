@@ -99,7 +99,7 @@ async def test_when_the_site_breaks_no_process_starts_another_item(shell: Shell,
     finally:
         await store.close()
     process.terminate()
-    await asyncio.wait_for(process.communicate(), 30)
+    await asyncio.wait_for(process.communicate(), 60)
     assert [one.started_at for one in attempts if one.started_at > opened_at + LOOK_SECONDS] == []
     assert [at for at in county.counters.timestamps if at > opened_at_site + ON_THE_WAY_SECONDS] == []
     assert len({one.worker for one in attempts}) == 3

@@ -81,14 +81,14 @@ async def test_a_running_job_is_paused_changed_resumed_and_watched_to_its_end(
     assert county.counters.requests == requests  # nothing started
     watching = await shell.start("jobs", "watch", "j", "--json")
     assert watching.stdout is not None
-    assert json.loads(await asyncio.wait_for(watching.stdout.readline(), 30))["status"] == "paused"
+    assert json.loads(await asyncio.wait_for(watching.stdout.readline(), 60))["status"] == "paused"
     assert (await shell.run("jobs", "resume", "j"))[0] == 0
     watched, _ = await asyncio.wait_for(watching.communicate(), 60)
     assert watching.returncode == 0
     seen = [json.loads(line) for line in watched.splitlines()]
     assert seen[-1]["status"] == "completed"
     assert all(one["counts"]["queued"] + one["counts"]["in_progress"] <= 2 for one in seen)
-    _, told = await asyncio.wait_for(running.communicate(), 30)
+    _, told = await asyncio.wait_for(running.communicate(), 60)
     assert running.returncode == 0
     assert b"is paused; waiting for `" in told
     # The command that began it still finds it, although its policy is another one now.
@@ -104,7 +104,7 @@ async def test_an_interrupted_watch_leaves_the_job_alone(shell: Shell) -> None:
     assert watching.stdout is not None
     assert json.loads(await watching.stdout.readline())["status"] == "pending"
     watching.send_signal(signal.SIGINT)
-    assert await asyncio.wait_for(watching.wait(), 10) == 130
+    assert await asyncio.wait_for(watching.wait(), 60) == 130
     assert (await _status(shell, "w"))["status"] == "pending"
 
 
@@ -135,7 +135,7 @@ async def test_a_running_job_is_cancelled_what_runs_finishes_and_the_books_balan
     assert counts["cancelled"] > 0
     assert counts["success"] > 0
     assert counts["failed"] == 0
-    assert await asyncio.wait_for(running.wait(), 30) == 3
+    assert await asyncio.wait_for(running.wait(), 60) == 3
     assert (await shell.run("jobs", "verify", "x"))[0] == 0
 
 
@@ -259,7 +259,7 @@ def _asked(shell: Shell, answer: str) -> int:
             stderr=subprocess.DEVNULL,
         )
         os.write(ours, answer.encode())
-        return process.wait(timeout=30)
+        return process.wait(timeout=60)
     finally:
         os.close(ours)
         os.close(theirs)
@@ -324,7 +324,7 @@ async def test_two_signals_at_once_are_one_wish(shell: Shell) -> None:
     process.terminate()
     await asyncio.sleep(0.05)  # signals that wait together are heard as one
     process.terminate()
-    _, err = await asyncio.wait_for(process.communicate(), 30)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
     assert b"stopped at once" not in err
     assert err.count(b"swath: stopping") == 1
     assert (await _status(shell, "two"))["counts"]["success"] == 1  # what ran had time to finish

@@ -63,7 +63,7 @@ async def test_one_deadly_input_among_many_ends_as_poison(shell: Shell, how: str
     finally:
         await store.close()
     process.terminate()
-    _, told = await asyncio.wait_for(process.communicate(), 30)
+    _, told = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0
     assert (status.state, status.failures) == (JobState.PARTIALLY_COMPLETED, {"poison": 1})
     deadly = items[POISON - 1]
@@ -95,6 +95,6 @@ async def test_an_input_that_never_gives_the_process_back_ends_as_poison_too(she
     finally:
         await store.close()
     process.terminate()
-    _, told = await asyncio.wait_for(process.communicate(), 30)
+    _, told = await asyncio.wait_for(process.communicate(), 60)
     assert (status.counts.success, status.failures) == (9, {"poison": 1})
     assert 4 <= told.decode().count("; starting another in") <= 5

@@ -42,7 +42,7 @@ def _is_gone(pid: int) -> bool:
 
 
 async def _until_workers(shell: Shell, number: int, without: frozenset[int] = frozenset()) -> frozenset[int]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(found := _workers(shell) - without) != number:
             await asyncio.sleep(0.02)
     return found
@@ -89,7 +89,7 @@ async def test_several_processes_share_a_job_and_stop_with_the_command(shell: Sh
     state, success, workers = await _ended(shell)
     assert (state, success, len(workers)) == ("completed", 200, 3)
     process.send_signal(number)
-    _, err = await asyncio.wait_for(process.communicate(), 30)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, err
     assert not _workers(shell) & pids
     assert "worker 1" not in err.decode()  # a death is worth a line, a proper end is not
@@ -107,7 +107,7 @@ async def test_a_process_that_dies_is_replaced_and_nothing_is_lost(shell: Shell)
     state, success, _ = await _ended(shell)
     assert (state, success) == ("completed", 300)
     process.terminate()
-    _, err = await asyncio.wait_for(process.communicate(), 30)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0
     (line,) = [line for line in err.decode().splitlines() if "was killed" in line]
     assert f"(process {victim}) was killed by SIGKILL; starting another in 0.1 s" in line

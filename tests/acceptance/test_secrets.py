@@ -49,6 +49,7 @@ async def command_lines() -> bytes:
 
 
 @pytest.mark.req("Z7", "P1", "P4", "property 39")
+@pytest.mark.timeout(300)  # many commands one after the other; 40 s on a quiet machine
 async def test_planted_secrets_turn_up_nowhere(shell: Shell, county: DemoCounty) -> None:
     host = county.base_url.removeprefix("http://")
     zones = {product: FakeZone(product, PASSWORD) for product in PRODUCTS}

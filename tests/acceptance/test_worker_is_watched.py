@@ -17,7 +17,7 @@ ONCE = '{"retries": {"max_retries": 0}}'
 
 async def port_of(process: asyncio.subprocess.Process) -> int:
     assert process.stderr is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while line := (await process.stderr.readline()).decode():
             if found := re.search(r"metrics on http://127\.0\.0\.1:(\d+)/metrics", line):
                 return int(found[1])

@@ -157,7 +157,7 @@ async def running(folder: Path, *, work: bool = False, **settings: Any) -> Async
 
 async def _stopped(stop: asyncio.Event, worker: asyncio.Task[None]) -> None:
     stop.set()
-    await asyncio.wait_for(worker, 30)
+    await asyncio.wait_for(worker, 60)
 
 
 async def until_ended(api: Api, job_id: str, seconds: float = 30.0) -> dict[str, Any]:

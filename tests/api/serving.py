@@ -47,7 +47,7 @@ class Served:
 
     async def until(self, job_id: str, *states: str) -> dict[str, Any]:
         """The job's status once it is in one of these states."""
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(60):
             while True:
                 status: dict[str, Any] = await self.ask("GET", f"/jobs/{job_id}/status")
                 if status["status"] in states:
@@ -57,7 +57,7 @@ class Served:
     async def stopped(self, number: int = signal.SIGTERM) -> int:
         """Its exit code after a signal."""
         self.process.send_signal(number)
-        return await asyncio.wait_for(self.process.wait(), 40)
+        return await asyncio.wait_for(self.process.wait(), 60)
 
 
 class Place:
@@ -102,7 +102,7 @@ class Place:
         try:
             assert process.stdout is not None
             assert process.stderr is not None
-            line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+            line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
             found = re.search(r"http://\S+?:\d+", line)
             assert found, line + (await process.stderr.read()).decode()
             async with httpx.AsyncClient(base_url=found[0], timeout=30) as client:

@@ -100,7 +100,7 @@ async def test_planted_secrets_are_in_no_log_metric_or_answer(tmp_path: Path, li
     assert '"error_reason": "proxy"' in told
     assert '"canary-input"' not in told
     everything = [told, *(answer.text + str(answer.headers) for answer in answers)]
-    for secret in (PASSWORD, ZONE, HOOK, TOKEN, key.rpartition("_")[2]):
+    for secret in (PASSWORD, ZONE, HOOK, TOKEN, key[-20:]):
         for spelling in spellings(secret):
             assert [text for text in everything if spelling in text] == [], spelling
 

@@ -122,7 +122,7 @@ async def test_a_deleted_job_is_gone_with_its_data(working_api: Api, tmp_path: P
     assert location.exists()
     answer = await working_api.ask("DELETE", "/jobs/a")
     assert (answer.status_code, answer.json()["data"]) == (202, {"job_id": "a", "deleting": True})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await working_api.ask("GET", "/jobs/a")).status_code != 404:
             await asyncio.sleep(0.05)
     assert not location.exists()
@@ -147,7 +147,7 @@ def test_cancelling_stops_what_has_not_started_and_leaves_what_runs(
                 "items": [{"input": {"gate": str(gate), "n": n}} for n in range(items)],
             }
             await api.data("POST", "/jobs", json=body)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (await _open(api)) < running_items:
                     await asyncio.sleep(0.01)
             await api.data("POST", "/jobs/c/cancel")

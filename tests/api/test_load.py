@@ -285,7 +285,7 @@ async def test_a_job_that_is_being_loaded_cannot_be_started_nor_loaded_by_anothe
 
     async with served(api) as client:
         loading = asyncio.create_task(client.post("/jobs/county/items", content=slowly()))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(await stored(api)) < 9:
                 await asyncio.sleep(0.01)
         error = await api.error("POST", f"/jobs/{job}/start")
@@ -312,7 +312,7 @@ async def test_a_body_that_is_cut_off_leaves_whole_batches_and_goes_on_when_sent
     async with served(api) as client:
         body = ndjson(ROWS)
         reader, writer = await _sending(client, body, body[: len(body) // 2 + 3])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(await stored(api)) < 9:
                 await asyncio.sleep(0.01)
         writer.close()
@@ -377,7 +377,7 @@ async def test_a_sender_that_falls_silent_is_let_go(api: Api, job: str, monkeypa
 
     async with served(api) as client:
         reader, writer = await _sending(client, ndjson(ROWS), ndjson(ROWS[:10]))
-        answer = await asyncio.wait_for(reader.read(), 20)
+        answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b" 422 " in head

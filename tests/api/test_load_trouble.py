@@ -90,7 +90,7 @@ async def test_a_load_that_the_store_ends_says_how_far_it_came_if_it_can(
 
     monkeypatch.setattr(type(store), "load", fails)
     monkeypatch.setattr(type(store), "status", looked_at)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer = await api.ask("POST", "/jobs/county/items", content=ROWS, headers=HEADERS)
     error = answer.json()["error"]
     assert (error["code"], error["details"]["waiting_for"]) == ("store_unavailable", "store")

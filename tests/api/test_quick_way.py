@@ -46,7 +46,7 @@ async def test_the_answer_waits_for_three_commits(api: Api, monkeypatch: pytest.
 
     monkeypatch.setattr(Database, "_write", counted)
     try:
-        await asyncio.wait_for(api.data("POST", SYNC, json=BODY), 10)
+        await asyncio.wait_for(api.data("POST", SYNC, json=BODY), 60)
         assert commits == ["order", "claim", "finish"]
     finally:
         answered.set()
@@ -78,7 +78,7 @@ async def test_a_worker_that_is_busy_takes_it_up_at_once_too(
     gate = tmp_path / "gate"
     items = [{"item_id": str(n), "input": {"gate": str(gate), "n": n}} for n in range(4)]
     await api.data("POST", "/jobs", json={"job_id": "bulk", "scraper_id": "gated", "items": items})
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await api.data("GET", "/jobs/bulk/status"))["status"] != "running":
             await asyncio.sleep(0.01)
     polling_seldom(api, monkeypatch)

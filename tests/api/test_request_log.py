@@ -109,7 +109,7 @@ async def test_the_log_of_a_controller_has_the_id_of_each_request(tmp_path: Path
         await served.client.get("/health")
         assert await served.stopped() == 0
         assert served.process.stderr is not None
-        said = (await asyncio.wait_for(served.process.stderr.read(), 10)).decode()
+        said = (await asyncio.wait_for(served.process.stderr.read(), 60)).decode()
     found = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     (line,) = [one for one in found if one["logger"] == LINES]
     assert (line["event"], line["request_id"], line["status"]) == ("request answered", asked, 404)

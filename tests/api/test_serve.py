@@ -97,7 +97,7 @@ async def test_without_a_key_it_serves_this_machine_only_and_says_so(place: Plac
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
         assert "http://127.0.0.1:" in line
         port = int(line.partition("127.0.0.1:")[2].split(";")[0])
         assert b"there is no service key" in await process.stderr.readline()
@@ -141,15 +141,15 @@ async def test_keys_are_made_shown_once_and_revoked(place: Place) -> None:
         code, listed, _ = await place.run("keys", "list", "--json")
         (entry,) = json.loads(listed)
         assert (code, entry["name"], entry["scopes"], entry["alive"]) == (0, "reporter", ["read"], True)
-        assert key.rpartition("_")[2] not in listed
+        assert key[-20:] not in listed
         assert "digest" not in entry
         code, _, err = await place.run("keys", "revoke", entry["key_id"])
         assert code == 0, err
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await served.client.get("/jobs", headers=headers)).status_code != 401:
                 await asyncio.sleep(0.1)
     stored = b"".join(path.read_bytes() for path in (place.folder / "data").rglob("*") if path.is_file())
-    assert key.rpartition("_")[2].encode() not in stored
+    assert key[-20:].encode() not in stored
 
 
 @pytest.mark.req("C2")
@@ -246,7 +246,7 @@ async def test_a_request_that_does_not_end_is_broken_off_with_an_answer(place: P
         writer.write(f'{head}Transfer-Encoding: chunked\r\n\r\n8\r\n{{"n":1}}\n\r\n'.encode())
         await asyncio.sleep(0.5)
         assert await served.stopped() == 0
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 15)
         writer.close()
         assert answer.startswith(b"HTTP/1.1 503")
         assert b'"request_id"' in answer
@@ -280,7 +280,7 @@ async def test_without_a_worker_jobs_wait_but_can_be_ended(place: Place) -> None
             assert (await served.until("test-001", "completed"))["counts"]["success"] == 2
         finally:
             worker.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(worker.wait(), 30) == 0
+            assert await asyncio.wait_for(worker.wait(), 60) == 0
         assert await served.stopped() == 0
 
 
@@ -341,7 +341,7 @@ async def test_the_end_of_a_job_is_told_and_can_be_told_again(place: Place) -> N
 
 
 async def _log(client: httpx.AsyncClient, state: str) -> list[dict[str, Any]]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             found: list[dict[str, Any]] = (await client.get("/jobs/test-001/webhooks")).json()["data"]
             if found and found[-1]["state"] == state:

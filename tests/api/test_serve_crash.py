@@ -31,7 +31,7 @@ def _order(url: str, items: int = 3) -> dict[str, Any]:
 
 
 async def _dies(served: Served) -> None:
-    assert await asyncio.wait_for(served.process.wait(), 40) == KILLED
+    assert await asyncio.wait_for(served.process.wait(), 60) == KILLED
 
 
 @pytest.mark.parametrize("point", WEBHOOK_POINTS)
@@ -44,7 +44,7 @@ async def test_a_webhook_is_sent_at_least_once_under_one_id(place: Place, point:
         before = len(receiver.received)
         assert before == (0 if point == "before_webhook_send" else 1)
         async with place.serving() as served:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while (entry := (await served.ask("GET", "/jobs/job/webhooks"))[0])["state"] != "delivered":
                     await asyncio.sleep(0.1)
             assert await served.stopped() == 0

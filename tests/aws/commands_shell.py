@@ -61,7 +61,7 @@ class AwsShell(Shell):
 
     async def until(self, job_id: str, **wanted: Any) -> dict[str, Any]:
         """The status of a job once these fields of it, or of its counts, are so; a function decides by itself."""
-        async with self.looking_on() as services, asyncio.timeout(80):
+        async with self.looking_on() as services, asyncio.timeout(200):
             while True:
                 with suppress(UnknownName):  # it is being ordered
                     status = (await services.store.status(job_id)).as_json()

@@ -17,6 +17,7 @@ from tests.aws.stores import Line, Stores, killer
 
 PARTS = 3  # which can run beside each other
 EXAMPLES = 17  # in each part
+STEPS = 40  # fewer than elsewhere: a step takes ten times as long
 
 _numbers = itertools.count()
 
@@ -47,6 +48,6 @@ def test_the_aws_store_driven_at_random_keeps_its_promises(aws: Endpoints, part:
     machine = AwsMachine if profile == "deep" else seed(part)(AwsMachine)  # each part takes steps of its own
     machine.line = Line()
     try:
-        run_state_machine_as_test(machine, settings=machine_settings(profile, examples=EXAMPLES))
+        run_state_machine_as_test(machine, settings=machine_settings(profile, examples=EXAMPLES, steps=STEPS))
     finally:
         machine.line.close()

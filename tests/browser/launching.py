@@ -12,9 +12,9 @@ from typing import Any
 
 import psutil
 
-from swath.browser.chromium import Chromium, find
-from swath.browser.launch import Launched, LaunchOptions
-from swath.browser.mark import Mark
+from swath.browser.chromium.find import Chromium, find
+from swath.browser.chromium.launch import Launched, LaunchOptions
+from swath.browser.chromium.mark import Mark
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.browser.delays import delay_seconds
+from swath.browser.faces.delays import delay_seconds
 from swath.domain.site import SitePolicy
 
 ranges = st.tuples(st.integers(0, 600_000), st.integers(0, 600_000)).map(lambda pair: (min(pair), max(pair)))

@@ -15,10 +15,10 @@ import pytest
 import pytest_asyncio
 from patchright.async_api import Error, Page
 
-from swath.browser.chromium import find
-from swath.browser.exit import EXIT_HEADER
-from swath.browser.exits import ContextExit
-from swath.browser.launch import Launched, LaunchOptions, launch
+from swath.browser.chromium.find import find
+from swath.browser.chromium.launch import Launched, LaunchOptions, launch
+from swath.browser.exits.exit import EXIT_HEADER
+from swath.browser.exits.exits import ContextExit
 from swath.domain.failure import FailureKind
 from swath.domain.proxy_products import Place
 from swath.domain.secret import Secret

@@ -16,14 +16,14 @@ import pytest
 import pytest_asyncio
 
 from swath.backends.clock import SystemClock
-from swath.browser.manager import SessionManager
-from swath.browser.mark import Mark, family_of
+from swath.browser.chromium.mark import Mark, family_of
+from swath.browser.chromium.orphans import reap
 from swath.browser.opened import Opened, Wish
-from swath.browser.orphans import reap
 from swath.browser.providers.browserbase import BrowserbaseOptions, BrowserbaseProvider, ExternalProxy
 from swath.browser.providers.browserbase_api import BrowserbaseApi
 from swath.browser.providers.shared_driver import SharedDriver
-from swath.browser.seats import ManagerOptions
+from swath.browser.seats.manager import SessionManager
+from swath.browser.seats.seats import ManagerOptions
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.secret import Secret
@@ -124,7 +124,7 @@ def setting(server: FakeBrowserbase, transport: Transport, driver: _LastingDrive
 
 
 async def _seen(opened: Opened, url: str) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await opened.page.goto(url)
         return await opened.page.title()
 
@@ -384,7 +384,7 @@ async def test_leftovers_of_a_killed_process_are_released_and_those_of_the_livin
         *(sys.executable, "-c", textwrap.dedent(_CHILD), server.url, _KEY, family), stdout=asyncio.subprocess.PIPE
     )
     assert child.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         session_id = (await child.stdout.readline()).decode().strip()
     provider = setting.provider()
     mine = await provider.create()
@@ -439,6 +439,6 @@ async def test_the_key_and_the_address_of_a_session_are_in_no_log_and_no_error(
 
 
 async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not true():
             await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from swath.backends.clock import SystemClock
-from swath.browser.mark import family_of
+from swath.browser.chromium.mark import family_of
 from swath.browser.opened import Opened, ProviderSession, Wish
 from swath.browser.providers.attached import AttachedSession, AttachLimits
 from swath.browser.providers.cdp import CdpProvider
@@ -59,14 +59,14 @@ def _provider(url: str, data: Path, limits: AttachLimits = _LIMITS) -> CdpProvid
 
 async def _seen(opened: Opened, url: str) -> tuple[str, str]:
     """How often the site has seen us, by cookie and by storage."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await opened.page.goto(url)
         stored = await opened.page.evaluate("(localStorage.n = Number(localStorage.n || 0) + 1) - 1")
         return await opened.page.title(), str(stored)
 
 
-async def _item(session: ProviderSession, url: str, *, keeps: bool) -> tuple[str, str]:
-    opened = await session.open(Wish(site="site.example", keeps=keeps))
+async def _item(session: ProviderSession, url: str, *, keeps: bool, owner: str = "") -> tuple[str, str]:
+    opened = await session.open(Wish(site="site.example", keeps=keeps, owner=owner))
     try:
         return await _seen(opened, url)
     finally:
@@ -100,6 +100,8 @@ async def test_nothing_of_an_item_is_seen_by_the_next_unless_it_is_kept(session:
     assert await _item(session, site, keeps=True) == ("1", "1")
     assert (await _item(session, site, keeps=False))[0] == "0"
     assert (await _item(session, site, keeps=True))[0] == "2"
+    assert await _item(session, site, keeps=True, owner="another job") == ("0", "0")
+    assert await _item(session, site, keeps=True, owner="another job") == ("1", "1")
 
 
 async def test_a_line_that_was_cut_is_made_again(session: ProviderSession, site: str) -> None:

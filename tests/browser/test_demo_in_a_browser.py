@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from swath import NotFound
-from swath.browser.launch import Launched
+from swath.browser.chromium.launch import Launched
 from swath.domain.policy import Timeouts
 from swath.pipeline.extract.extract import extract_record
 from swath.scrapers.demo_county_browser import DemoCountyBrowser

@@ -14,12 +14,12 @@ import pytest
 import pytest_asyncio
 from patchright.async_api import Browser, BrowserContext
 
-from swath.browser.chromium import find
-from swath.browser.display import Display, find_display_program
-from swath.browser.dressing import context_options, dress
-from swath.browser.launch import Launched, launch
-from swath.browser.profile import Engine, Profile, engine_here, next_profile
-from swath.browser.regions import countries, region_of
+from swath.browser.chromium.display import Display, find_display_program
+from swath.browser.chromium.find import find
+from swath.browser.chromium.launch import Launched, launch
+from swath.browser.faces.dressing import context_options, dress
+from swath.browser.faces.profile import Engine, Profile, engine_here, next_profile
+from swath.browser.faces.regions import countries, region_of
 from swath.testing.detection.facts import Facts, Realm, Window
 from swath.testing.detection.judge import PROBES, judge, tells
 from swath.testing.detection.site import DetectionSite

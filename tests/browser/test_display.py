@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from swath.browser.chromium import find
-from swath.browser.display import Display, find_display_program
+from swath.browser.chromium.display import Display, find_display_program
+from swath.browser.chromium.find import find
 from swath.domain.errors import Failed
 from tests.browser.launching import is_dead, until
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from swath.browser import chromium, sandbox
-from swath.browser.chromium import find, find_binary, version_of
-from swath.browser.sandbox import sandbox_for
+from swath.browser.chromium import find as finding
+from swath.browser.chromium import sandbox
+from swath.browser.chromium.find import find, find_binary, version_of
+from swath.browser.chromium.sandbox import sandbox_for
 from swath.domain.errors import BadInput
 
 pytestmark = pytest.mark.req("B1")
@@ -66,8 +67,8 @@ def test_of_the_drivers_own_the_newest_is_taken(tmp_path: Path) -> None:
 
 def test_what_stands_behind_a_script_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = program(tmp_path / "bin/chromium", "#!/bin/sh\nexec /usr/lib/chromium/chromium --flag")
-    monkeypatch.setattr(chromium, "BEHIND_SCRIPTS", (tmp_path / "lib/{name}/{name}",))
-    monkeypatch.setattr(chromium, "SYSTEM_FOLDERS", (script.parent,))
+    monkeypatch.setattr(finding, "BEHIND_SCRIPTS", (tmp_path / "lib/{name}/{name}",))
+    monkeypatch.setattr(finding, "SYSTEM_FOLDERS", (script.parent,))
     assert find_binary(script) == script  # there is nothing behind it
     behind = program(tmp_path / "lib/chromium/chromium")
     assert find_binary(script) == behind
@@ -77,7 +78,7 @@ def test_what_stands_behind_a_script_is_taken(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_snap_is_no_chromium_for_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chromium, "BEHIND_SCRIPTS", ())
+    monkeypatch.setattr(finding, "BEHIND_SCRIPTS", ())
     program(tmp_path / "bin/chromium-browser", "#!/bin/sh\nexec /snap/bin/chromium")
     with pytest.raises(BadInput, match=r"apt-get install chromium.*patchright install chromium.*SWATH_CHROMIUM"):
         find_binary(path=str(tmp_path / "bin"), cache=tmp_path)
@@ -114,6 +115,6 @@ def test_without_namespaces_and_helper_there_is_no_sandbox_and_it_is_said(
 
 
 def test_looking_for_one_needs_no_driver() -> None:
-    code = "import sys, swath.browser.chromium, swath.browser.pool; print('patchright' in sys.modules)"
+    code = "import sys, swath.browser.chromium.find, swath.browser.pool.pool; print('patchright' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "False\n"

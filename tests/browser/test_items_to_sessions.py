@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swath.browser.distributor import (
+from swath.browser.seats.distributor import (
     Distribution,
     ItemView,
     SessionView,

@@ -3,17 +3,20 @@
 import os
 import signal
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from patchright.async_api import Page
 
+from swath.actions.player.play import play
 from swath.backends.clock import SystemClock
 from swath.browser.opened import ProviderSession, Wish
-from swath.browser.session import BrowserSession
-from swath.browser.session_options import SessionOptions
+from swath.browser.session.options import SessionOptions
+from swath.browser.session.session import BrowserSession
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
+from tests.actions.player.playing import recording
 from tests.browser.launching import is_dead, processes_of, until
 from tests.browser.remote_pages import counting_site
 from tests.browser.test_local_sessions import Scene
@@ -95,6 +98,23 @@ async def test_a_page_that_asks_to_stay_goes_all_the_same(scene: Scene, session:
     assert opened.page.is_closed() or opened.page.url == "about:blank"
     _, said, _ = await visit(scene, session, "document.title")
     assert said == "1"
+
+
+@pytest.mark.req("A5")
+async def test_a_window_that_a_recording_has_resized_is_kept_in_its_old_size(
+    scene: Scene, session: ProviderSession
+) -> None:
+    """Chrome begins every recording with a size; what can be touched goes with its page."""
+    before, size, _ = await visit(scene, session, "[innerWidth, innerHeight].join()")
+    small: dict[str, Any] = {"do": "set_viewport", "width": 640, "height": 481}
+    steps = [small, {**small, "width": 641}, {"do": "goto", "url": scene.site}]
+    for steps_of_one, is_kept in ((steps, True), ([{**small, "touch": True}, *steps[2:]], False)):
+        opened = await session.open(_KEEPING)
+        async with BrowserSession(opened, RecordingGate(), SystemClock(), _OPTIONS) as browser:
+            await play(recording(*steps_of_one), {}, browser)
+            assert await browser.evaluate("innerHeight") == 481
+        after, said, _ = await visit(scene, session, "[innerWidth, innerHeight].join()")
+        assert (opened.page is before, after is before, said) == (True, is_kept, size)
 
 
 @pytest.mark.req("property 12")

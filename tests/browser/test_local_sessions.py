@@ -10,19 +10,21 @@ import pytest
 import pytest_asyncio
 
 from swath.backends.clock import SystemClock
-from swath.browser.chromium import Chromium, find
-from swath.browser.exits import Exits
-from swath.browser.launch import Launched, LaunchOptions, launch
-from swath.browser.limits import PoolOptions
-from swath.browser.manager import SessionManager
+from swath.browser.chromium.find import Chromium, find
+from swath.browser.chromium.launch import Launched, LaunchOptions, launch
+from swath.browser.exits.exits import Exits
+from swath.browser.faces.profile import engine_here
+from swath.browser.faces.regions import region_of
 from swath.browser.opened import Opened, ProviderSession, Wish
-from swath.browser.place import crashed
-from swath.browser.pool import BrowserPool
-from swath.browser.profile import engine_here
+from swath.browser.pool.limits import PoolOptions
+from swath.browser.pool.place import crashed
+from swath.browser.pool.pool import BrowserPool
 from swath.browser.providers.local import LocalProvider
 from swath.browser.providers.rooms import LocalOptions, Rooms
-from swath.browser.regions import region_of
-from swath.browser.seats import ManagerOptions, Seat
+from swath.browser.seats.manager import SessionManager
+from swath.browser.seats.seats import ManagerOptions, Seat
+from swath.browser.session.options import SessionOptions
+from swath.browser.session.session import BrowserSession
 from swath.domain.errors import Failed
 from swath.web.egress.guard import Guard
 from swath.web.egress.resolver import SystemResolver
@@ -74,7 +76,7 @@ class Scene:
             await opened.close()
 
     async def seen(self, opened: Opened) -> tuple[str, str]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await opened.page.goto(self.site)
             stored = await opened.page.evaluate("(localStorage.n = Number(localStorage.n || 0) + 1) - 1")
             return await opened.page.title(), str(stored)
@@ -138,9 +140,34 @@ async def test_what_is_kept_lives_on_in_its_session_and_nowhere_else(scene: Scen
     assert await scene.item(session, _KEEPING) == ("1", "1")
     assert await scene.item(session, _FRESH) == ("0", "0")
     assert await scene.item(session, Wish(site="other.example", keeps=True)) == ("0", "0")
+    assert await scene.item(session, Wish(site="site.example", keeps=True, owner="another job")) == ("0", "0")
     assert await scene.item(other, _KEEPING) == ("0", "0")
     assert await scene.item(session, _KEEPING) == ("2", "2")
     await scene.provider.destroy(other)
+
+
+@pytest.mark.req("B1", "Z6")
+async def test_a_kept_page_knows_nothing_of_where_the_item_before_has_been(
+    scene: Scene, session: ProviderSession
+) -> None:
+    pages = set()
+    for _ in range(2):
+        opened = await session.open(_KEEPING)
+        pages.add(opened.page)
+        async with BrowserSession(opened, OpenGate(), SystemClock(), SessionOptions()) as browser:
+            for number in range(3):
+                await browser.goto(f"{scene.site}?{number}")
+            assert await browser.evaluate("history.length") == 4  # with the empty page that it began with
+    assert len(pages) == 1, "or it would prove nothing"
+
+
+@pytest.mark.req("B1", "property 12")
+async def test_a_browser_has_served_as_many_pages_as_were_loaded_in_it(scene: Scene, session: ProviderSession) -> None:
+    before = scene.pool.stats.pages_processed
+    opened = await scene.open(session, _FRESH)
+    opened.loads = 6
+    await opened.close()
+    assert scene.pool.stats.pages_processed == before + 6
 
 
 @pytest.mark.req("B1", "property 12")
@@ -174,7 +201,7 @@ async def test_a_browser_that_dies_under_an_item_takes_nothing_with_it_that_was_
     await scene.launched[-1].kill()
     with pytest.raises(Exception, match=r"closed|gone"):
         await scene.seen(opened)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await opened.close()
 
     assert await scene.item(session, _KEEPING) == ("1", "1")
@@ -189,7 +216,7 @@ async def test_a_page_that_never_comes_back_costs_no_more_than_its_context(
     await scene.seen(opened)
     await opened.page.evaluate("void setTimeout(() => { while (true); })")
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await opened.close()
         assert await scene.item(session, _KEEPING) == ("1", "1")
     assert scene.pool.stats.in_use == 0
@@ -199,7 +226,7 @@ async def test_kill_ends_the_browser_and_the_session_goes_on_in_another(scene: S
     opened = await scene.open(session, _FRESH)
     killed = scene.launched[-1]
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await opened.kill()
         await opened.close()
 
@@ -275,7 +302,7 @@ async def test_items_are_placed_on_sessions_and_a_crash_is_one_items_misfortune(
                     await opened.kill()
                 try:
                     ended[number] = await scene.seen(opened)
-                except Exception:  # noqa: BLE001 as browser/session.py says it
+                except Exception:  # noqa: BLE001 as browser/session/session.py says it
                     raise crashed("it was killed") from None
         except Failed as failed:
             ended[number] = failed.failure.kind

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from swath.browser.mark import Mark, family_of, started_at
-from swath.browser.orphans import find_orphans, reap
+from swath.browser.chromium.mark import Mark, family_of, started_at
+from swath.browser.chromium.orphans import find_orphans, reap
 from tests.browser.launching import folder_of, is_dead, refusing_port, until
 
 pytestmark = pytest.mark.req("B1")
@@ -22,9 +22,9 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 import msgspec
-from swath.browser.chromium import Chromium, find
-from swath.browser.launch import LaunchOptions, launch
-from swath.browser.sandbox import Sandbox
+from swath.browser.chromium.find import Chromium, find
+from swath.browser.chromium.launch import LaunchOptions, launch
+from swath.browser.chromium.sandbox import Sandbox
 
 async def main(data, port, leashed):
     chromium = find()

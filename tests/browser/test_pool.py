@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swath.browser.keeper import Keeper
-from swath.browser.limits import PoolOptions, Use, why_due
-from swath.browser.place import Place, PoolExhausted, says_exhausted
-from swath.browser.pool import BrowserPool
+from swath.browser.pool.keeper import Keeper
+from swath.browser.pool.limits import PoolOptions, Use, why_due
+from swath.browser.pool.place import Place, PoolExhausted, says_exhausted
+from swath.browser.pool.pool import BrowserPool
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
 from swath.testing.clock import FakeClock
@@ -118,7 +118,7 @@ async def _page_limit(browsers: int, concurrency: int, most_pages: int, steps: l
         held: list[Place] = []
         for take, which, pages in steps:
             if take and len(held) < concurrency:
-                async with asyncio.timeout(5):  # there is a free place, so nobody has to wait for another's work
+                async with asyncio.timeout(15):  # there is a free place, so nobody has to wait for another's work
                     place = await it.pool.acquire()
                 # Nobody gets a place in a browser that has served its limit, or will have when all in it are done.
                 assert of(place).served + sum(1 for other in held if of(other) is of(place)) < most_pages

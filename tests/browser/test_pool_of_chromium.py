@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from swath.backends.clock import SystemClock
-from swath.browser.keeper import Keeper
-from swath.browser.launch import Launched, launch
-from swath.browser.limits import PoolOptions
-from swath.browser.place import Place
-from swath.browser.pool import BrowserPool
+from swath.browser.chromium.launch import Launched, launch
+from swath.browser.pool.keeper import Keeper
+from swath.browser.pool.limits import PoolOptions
+from swath.browser.pool.place import Place
+from swath.browser.pool.pool import BrowserPool
 from swath.domain.errors import Failed
 from tests.browser.launching import browser_pid, folder_of, launching, processes_of, refusing_port, until
 
@@ -43,7 +43,7 @@ def open_pool(tmp_path: Path) -> OpenPool:
             try:
                 yield pool, launched
             finally:
-                async with asyncio.timeout(25):
+                async with asyncio.timeout(60):
                     await pool.close()
                 for one in launched:
                     assert processes_of(one) == set()
@@ -110,7 +110,7 @@ async def _one_fault(pool: BrowserPool, fault: str) -> None:
         os.kill(pid, signal.SIGSTOP if fault == "browser frozen" else signal.SIGKILL)
     if fault == "browser frozen":
         await Keeper(pool, SystemClock(), lambda: 0).run_once()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await other.lost.wait()
         assert isinstance((await asyncio.gather(hang, return_exceptions=True))[0], Exception)
     with pytest.raises(Failed, match="browser_crash"):

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.browser.dressing import context_options
-from swath.browser.hints import brands_of
-from swath.browser.profile import SCREENS, Engine, Profile, next_profile
-from swath.browser.region import Region
-from swath.browser.regions import countries, region_of
+from swath.browser.faces.dressing import context_options
+from swath.browser.faces.hints import brands_of
+from swath.browser.faces.profile import SCREENS, Engine, Profile, next_profile
+from swath.browser.faces.region import Region
+from swath.browser.faces.regions import countries, region_of
 
 ENGINE = Engine(version="150.0.7871.100", system="Linux", headless=False)
 HEADLESS = Engine(version="150.0.7871.100", system="Linux", headless=True)

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from swath.browser.launch import Launched
-from swath.browser.session import BrowserSession
+from swath.browser.chromium.launch import Launched
+from swath.browser.session.session import BrowserSession
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
 from tests.browser.launching import until
@@ -228,6 +228,8 @@ async def test_what_is_blocked_is_not_asked_for(launched: Launched, site: Visite
         await browser.block("image", "stylesheet")
         await browser.goto("/picture?again")
         assert site.paths()[2:] == ["/picture?again"]
+        with pytest.raises(ValueError, match="block: 'script' cannot be left out; one of image, font"):
+            await browser.block("script")
         await browser.block()
         await browser.goto("/picture?all")
         assert "/a.png" in site.paths()

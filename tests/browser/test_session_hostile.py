@@ -8,14 +8,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import pytest_asyncio
 
 from swath.backends.clock import SystemClock
-from swath.browser.exit import Way
-from swath.browser.launch import Launched
-from swath.browser.session import BrowserSession
-from swath.browser.session_options import SessionOptions
+from swath.browser.chromium.launch import Launched
+from swath.browser.exits.exit import Way
+from swath.browser.session import session
+from swath.browser.session.options import SessionOptions
+from swath.browser.session.session import BrowserSession
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.policy import Timeouts
@@ -148,7 +150,10 @@ async def test_a_page_that_loops_leaves_no_process_behind(launched: Launched, si
             await browser.goto("/loops-at-once")
 
     def at_rest() -> bool:
-        return all(process.cpu_percent(0.1) < 50 for process in renderers_of(launched))
+        try:
+            return all(process.cpu_percent(0.1) < 50 for process in renderers_of(launched))
+        except psutil.NoSuchProcess:  # it went while it was looked at
+            return False
 
     await until(at_rest)
 
@@ -217,6 +222,23 @@ async def test_a_browser_that_is_killed_is_a_crash_at_once(tmp_path: Path, site:
                 await browser.wait_for("#never", seconds=20)
         assert raised.value.failure.kind == FailureKind.BROWSER_CRASH
         assert time.monotonic() - started < MOST_SECONDS / 2
+
+
+@pytest.mark.req("B1")
+async def test_a_browser_that_hangs_before_anything_is_opened_is_killed_and_blamed_on_no_page(
+    tmp_path: Path, site: VisitedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_BEGIN_SECONDS", 1.0)
+    async with launched_browser(tmp_path) as frozen:
+        place = await stand(frozen, site.port)
+        assert frozen.pid is not None
+        os.kill(frozen.pid, signal.SIGSTOP)
+        with pytest.raises(Failed, match="did not come back from: beginning") as raised:
+            async with BrowserSession(place, RecordingGate(), SystemClock(), SessionOptions()):
+                pytest.fail("it cannot begin")
+        assert raised.value.failure.kind == FailureKind.BROWSER_CRASH
+        assert place.killed == 1
+        assert is_dead(frozen.pid)
 
 
 @pytest.mark.req("B1")

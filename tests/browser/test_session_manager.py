@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swath.browser.exit import Exit
-from swath.browser.manager import SessionManager
+from swath.browser.exits.exit import Exit
 from swath.browser.opened import Opened, ProviderSession, Wish
-from swath.browser.seats import ManagerOptions, Seat
+from swath.browser.seats.manager import SessionManager
+from swath.browser.seats.seats import ManagerOptions, Seat
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.testing.clock import FakeClock
@@ -29,6 +29,7 @@ class _Place:
     context = page = cast("Any", None)
     exit: Exit | None = None
     keeps_page = False
+    loads = 0
 
     def __init__(self, session: "_Session") -> None:
         self._session = session
@@ -462,6 +463,6 @@ async def _through(steps: list[tuple[str, int]]) -> None:
 
 
 async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         while not true():
             await asyncio.sleep(0)

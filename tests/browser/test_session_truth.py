@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from swath.browser.launch import Launched
-from swath.browser.session import BrowserSession
+from swath.browser.chromium.launch import Launched
+from swath.browser.session.session import BrowserSession
 from swath.domain.errors import Failed, LeaseLost, NotFound, SiteHeld
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.policy import Timeouts
@@ -290,7 +290,7 @@ async def test_a_wall_that_scripts_draw_is_seen_when_the_page_is_taken(
     text = body.replace("`", "").replace("\\", "")
     site.answers["/drawn"] = html(
         f"<h1>x</h1><template id=t>{text}</template><script>setTimeout(() => {{"
-        "document.title = 'Access denied'; document.body.innerHTML = t.innerHTML }, 100)</script>"
+        "document.title = 'Access denied'; document.body.innerHTML = t.innerHTML }, 500)</script>"
     )
     await browser.goto("/drawn", wait="#banner")
     with pytest.raises(Failed) as raised:

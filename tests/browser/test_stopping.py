@@ -13,8 +13,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from swath.browser.mark import family_of
-from swath.browser.orphans import reap
+from swath.browser.chromium.mark import family_of
+from swath.browser.chromium.orphans import reap
 from swath.testing.chaos_browser.hunt import left_behind
 from swath.testing.hostile import BROWSER_BEHAVIOURS, HostileSite
 from tests.browser.launching import until

@@ -35,7 +35,8 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class VisitedSite:
-    """`answers` by path (with the query, or without); what is not there is a 404. `asked` is what came, in order."""
+    """`answers` by path (with the query, or without); what is not there is a 404. `asked` is what came, in order, but
+    for the icon of the site, which browsers ask for when they like."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
@@ -43,7 +44,7 @@ class VisitedSite:
         self.port = 0
 
     def paths(self) -> list[str]:
-        return [asked.path for asked in self.asked if asked.path != "/favicon.ico" and asked.method != "CONNECT"]
+        return [asked.path for asked in self.asked if asked.method != "CONNECT"]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -52,7 +53,8 @@ class VisitedSite:
             body = await reader.readexactly(int(length[1])) if length else b""
             method, url, _ = head.split(" ", 2)
             path = "/" + url.partition("://")[2].partition("/")[2] if "://" in url else url
-            self.asked.append(Asked(method, path, head, body))
+            if path != "/favicon.ico":
+                self.asked.append(Asked(method, path, head, body))
             if method == "CONNECT":
                 writer.write(b"HTTP/1.1 403 no\r\nContent-Length: 0\r\n\r\n")
                 continue

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swath.backends.clock import SystemClock
-from swath.browser.chromium import find
-from swath.browser.exit import Exit
-from swath.browser.launch import Launched, LaunchOptions, launch
-from swath.browser.session import BrowserSession
-from swath.browser.session_options import SessionOptions
+from swath.browser.chromium.find import find
+from swath.browser.chromium.launch import Launched, LaunchOptions, launch
+from swath.browser.exits.exit import Exit
+from swath.browser.session.options import SessionOptions
+from swath.browser.session.session import BrowserSession
 from swath.domain.errors import SwathError
 from swath.domain.failure import Failure
 from swath.domain.policy import Timeouts
@@ -84,6 +84,7 @@ class Stand:
         self.page = page
         self.exit: Exit | None = None
         self.keeps_page = False
+        self.loads = 0
         self.closed = 0
         self.killed = 0
 
@@ -110,7 +111,7 @@ async def launched_browser(folder: Path) -> AsyncIterator[Launched]:
 
 async def stand(launched: Launched, port: int, **options: Any) -> Stand:
     proxy = {"server": f"http://127.0.0.1:{port}"}
-    context = await launched.browser.new_context(proxy=proxy, service_workers="block", **options)  # type: ignore[arg-type]
+    context = await launched.browser.new_context(proxy=proxy, **options)  # type: ignore[arg-type]
     return Stand(launched, context, await context.new_page())
 
 

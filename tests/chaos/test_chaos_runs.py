@@ -85,7 +85,7 @@ def test_no_process_outlives_the_supervisor(tmp_path: Path, number: signal.Signa
         started = wait_for(lambda: children_of(supervisor.pid))
     finally:
         supervisor.send_signal(number)
-    assert supervisor.wait(timeout=30) != 0
+    assert supervisor.wait(timeout=60) != 0
     assert len(started) > 0
     wait_for(lambda: not any(is_running(pid) for pid in started))
 

@@ -107,7 +107,7 @@ async def test_a_controller_that_is_killed_amid_a_load_goes_on_with_the_same_com
     words = ("typed", "--items", file, "--job-id", "job")
     async with place.serving("--no-worker", armed=True, SWATH_CRASH_AT="after_load_batch:2") as served:
         code, _, err = await create(place, served, *words)
-        assert await asyncio.wait_for(served.process.wait(), 40) == KILLED
+        assert await asyncio.wait_for(served.process.wait(), 60) == KILLED
     assert code == 1
     assert "nothing is lost: run the same command again" in err
     before = stored_items(place)

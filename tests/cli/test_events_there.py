@@ -55,7 +55,7 @@ async def test_watching_survives_a_restart_and_exits_as_the_job_ended(place: Pla
         await served.ask("POST", "/jobs", json=gated(place))
         watching = await place.start("jobs", "watch", "job", "--json", "--server", served.url)
         assert watching.stdout is not None
-        first = json.loads(await asyncio.wait_for(watching.stdout.readline(), 20))
+        first = json.loads(await asyncio.wait_for(watching.stdout.readline(), 60))
         assert first["job_id"] == "job"
         served.process.kill()
     await asyncio.sleep(0.5)
@@ -73,9 +73,9 @@ async def test_ctrl_c_leaves_the_job_alone(place: Place, served: Served) -> None
     await served.ask("POST", "/jobs", json=gated(place))
     watching = await place.start("jobs", "watch", "job", "--json", "--server", served.url)
     assert watching.stdout is not None
-    await asyncio.wait_for(watching.stdout.readline(), 20)
+    await asyncio.wait_for(watching.stdout.readline(), 60)
     watching.send_signal(signal.SIGINT)
-    assert await asyncio.wait_for(watching.wait(), 20) == 130
+    assert await asyncio.wait_for(watching.wait(), 60) == 130
     assert (await served.ask("GET", "/jobs/job/status"))["status"] == "running"
 
 
@@ -91,7 +91,7 @@ async def test_a_job_that_is_deleted_meanwhile_is_unknown(place: Place, idle: Se
             continue
 
     with pytest.raises(UnknownName):
-        await asyncio.wait_for(look_on(), 30)
+        await asyncio.wait_for(look_on(), 60)
 
 
 async def test_a_controller_that_comes_back_is_noted_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +107,9 @@ async def test_a_controller_that_comes_back_is_noted_once(place: Place, monkeypa
         await asyncio.sleep(1)
     async with place.serving("--no-worker", "--port", port) as served:
         await served.client.post("/jobs/job/items", content="parcel_id\n100\n", headers={"Content-Type": "text/csv"})
-        status = await asyncio.wait_for(coming, 30)
+        status = await asyncio.wait_for(coming, 60)
         while status.loaded_rows == 0:
-            status = await asyncio.wait_for(anext(statuses), 30)
+            status = await asyncio.wait_for(anext(statuses), 60)
         await statuses.aclose()
     assert len(notes) == 2
     assert "trying again" in notes[0]

@@ -156,6 +156,6 @@ def demo_site() -> Iterator[str]:
         yield announced[0]
     finally:
         process.terminate()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
         if process.stdout is not None:
             process.stdout.close()

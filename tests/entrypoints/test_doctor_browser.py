@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,17 @@ def test_without_the_extra_there_is_a_hint(tmp_path: Path, monkeypatch: pytest.M
     assert finding.level is Level.OK
     assert "swath[browser]" in finding.message
     assert check_browser(_subject(tmp_path, SWATH_CHROMIUM="/usr/bin/chromium")).level is Level.FAIL
+
+
+@pytest.mark.parametrize(("provider", "lacking"), [("cdp", "SWATH_BROWSER_CDP_URL"), ("browserbase", "_API_KEY")])
+def test_browsers_elsewhere_need_an_address_or_a_key(tmp_path: Path, provider: str, lacking: str) -> None:
+    finding = check_browser(_subject(tmp_path, SWATH_BROWSER_PROVIDER=provider))
+    assert finding.level is Level.FAIL
+    assert lacking in finding.message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's browsers run as somebody else")
+def test_a_user_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
+    finding = check_browser(_subject(tmp_path, SWATH_BROWSER_USER="nobody-of-that-name"))
+    assert finding.level is Level.FAIL
+    assert "there is no user" in finding.message

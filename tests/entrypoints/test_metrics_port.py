@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("W5", "O2")
 async def ask(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
-    found = await asyncio.wait_for(reader.read(), 10)
+    found = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     return found
 

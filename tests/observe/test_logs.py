@@ -259,7 +259,7 @@ def test_what_looks_like_a_credential_is_masked_whoever_made_it() -> None:
     log.info("GET /jobs?key=%s and http://someone:else@proxy:1/ Authorization: Bearer abc.def.ghi", whole)
     log.info("secret whsec_%s", base64.b64encode(b"0123456789abcdef").decode())
     text = lines.getvalue()
-    for part in (whole, whole.rpartition("_")[2], "someone:else", "abc.def.ghi", "MDEyMzQ1"):
+    for part in (whole, whole[-20:], "someone:else", "abc.def.ghi", "MDEyMzQ1"):
         assert part not in text
     assert whole.split("_")[1] in text, "which key it was may be known"
 

@@ -56,6 +56,7 @@ ODD = {
         "<title>Parcel 1</title><script src='/cdn-cgi/challenge-platform/scripts/jsd/main.js'></script>"
         "<h1>Parcel 1</h1><p>Owner: A. Smith"
     ),
+    "drawing": "<svg viewBox='0 0 9 9'><path d='M 1,3 A 2,2 0,0,1 5,3 z'/></svg>",
     "imperva watches": (
         "<title>Parcel 1</title><script src='/_Incapsula_Resource?SWJIYLWA=7'></script><h1>Parcel 1</h1>"
         f"<table>{ROWS}</table>"

@@ -90,3 +90,14 @@ def test_a_page_too_heavy_to_parse_fits_no_selector_and_costs_nothing() -> None:
     began = time.process_time()
     assert verdict([{"kind": "not_found", "css": "font"}], heavy).not_found is None
     assert time.process_time() - began < 1.0
+
+
+@pytest.mark.req("Z6")
+def test_a_page_that_leads_a_signature_astray_is_a_failure_after_a_moment() -> None:
+    signatures = [{"kind": "blocked", "body": "(?s)(x.*){8}y?z"}] * 10
+    began = time.process_time()
+    found = verdict(signatures, "x" * 9_000)
+    assert kind_of(found) == FailureKind.LAYOUT_CHANGED
+    assert found.failure is not None
+    assert "takes longer than" in found.failure.message
+    assert time.process_time() - began < 1.0

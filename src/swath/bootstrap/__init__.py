@@ -14,6 +14,7 @@ from swath.bootstrap.services import (
     open_sites,
     require_aws,
 )
+from swath.bootstrap.trying import open_visit
 from swath.bootstrap.workers import make_finisher, make_keeper, make_remover, make_worker
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "open_outside",
     "open_services",
     "open_sites",
+    "open_visit",
     "require_aws",
     "require_browser",
 ]

@@ -19,8 +19,8 @@ from swath.web.transport import Transport
 
 if TYPE_CHECKING:
     from swath.browser.desk import Desk
-    from swath.browser.manager import SessionManager
     from swath.browser.opened import Provider
+    from swath.browser.seats.manager import SessionManager
 
 __all__ = ["Browsers", "require_browser"]
 
@@ -34,7 +34,7 @@ def require_browser(settings: Settings) -> None:
     if settings.browser_provider == "browserbase" and settings.browserbase_api_key is None:
         raise BadInput("SWATH_BROWSER_PROVIDER is browserbase, so SWATH_BROWSERBASE_API_KEY must be set")
     if settings.browser_provider == "local":
-        from swath.browser.chromium import find
+        from swath.browser.chromium.find import find
 
         find(settings.chromium, settings.browser_user)
 
@@ -76,17 +76,17 @@ class Browsers:
             await self._desk.close()
 
     def _local(self) -> Desk:
-        from swath.browser.chromium import find
+        from swath.browser.chromium.display import Display, find_display_program
+        from swath.browser.chromium.find import find
+        from swath.browser.chromium.launch import Launched, LaunchOptions, launch
+        from swath.browser.chromium.mark import family_of
+        from swath.browser.chromium.orphans import reap
         from swath.browser.desk import Desk
-        from swath.browser.display import Display, find_display_program
-        from swath.browser.exits import Exits
-        from swath.browser.keeper import Keeper
-        from swath.browser.launch import Launched, LaunchOptions, launch
-        from swath.browser.limits import PoolOptions
-        from swath.browser.mark import family_of
-        from swath.browser.orphans import reap
-        from swath.browser.pool import BrowserPool
-        from swath.browser.profile import engine_here
+        from swath.browser.exits.exits import Exits
+        from swath.browser.faces.profile import engine_here
+        from swath.browser.pool.keeper import Keeper
+        from swath.browser.pool.limits import PoolOptions
+        from swath.browser.pool.pool import BrowserPool
         from swath.browser.providers.local import LocalProvider
         from swath.browser.providers.rooms import Rooms
 
@@ -125,8 +125,8 @@ class Browsers:
         return Desk(self._manager(LocalProvider(pool, rooms), options.places), clock, pool, keeper.run, leave)
 
     def _cdp(self) -> Desk:
+        from swath.browser.chromium.mark import family_of
         from swath.browser.desk import Desk
-        from swath.browser.mark import family_of
         from swath.browser.providers.cdp import CdpProvider
 
         settings = self._settings
@@ -136,8 +136,8 @@ class Browsers:
         return Desk(self._manager(provider, most), self._clock)
 
     def _browserbase(self) -> Desk:
+        from swath.browser.chromium.mark import family_of
         from swath.browser.desk import Desk
-        from swath.browser.mark import family_of
         from swath.browser.providers.browserbase import BrowserbaseOptions, BrowserbaseProvider
         from swath.browser.providers.browserbase_api import BrowserbaseApi
 
@@ -155,8 +155,8 @@ class Browsers:
         return Desk(self._manager(provider, most), self._clock)
 
     def _manager(self, provider: Provider, most: int) -> SessionManager:
-        from swath.browser.manager import SessionManager
-        from swath.browser.seats import ManagerOptions
+        from swath.browser.seats.manager import SessionManager
+        from swath.browser.seats.seats import ManagerOptions
 
         options = ManagerOptions(
             max_sessions=self._settings.browser_sessions or most,

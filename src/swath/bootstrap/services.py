@@ -175,7 +175,7 @@ def make_directory(settings: Settings) -> SiteDirectory:
 
 def make_registry(settings: Settings) -> Registry:
     """Shipped, installed and local scrapers, found when they are asked for."""
-    return Registry(settings.scrapers, default=settings.default_scraper)
+    return Registry(settings.scrapers, default=settings.default_scraper, javascript=settings.allow_javascript)
 
 
 async def check_services(services: Services) -> None:

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import asynccontextmanager
 from typing import Any
 
-from swath.browser.manager import SessionManager
+from swath.browser.faces.region import Region
+from swath.browser.faces.regions import region_of
 from swath.browser.opened import Wish
-from swath.browser.pool import BrowserPool
-from swath.browser.region import Region
-from swath.browser.regions import region_of
-from swath.browser.seats import Seat
-from swath.browser.session import BrowserSession
+from swath.browser.pool.pool import BrowserPool
+from swath.browser.seats.manager import SessionManager
+from swath.browser.seats.seats import Seat
+from swath.browser.session.session import BrowserSession
 from swath.browser.visit import Visit
 from swath.domain.policy import Proxy
 from swath.domain.proxy_products import ProxyType
@@ -70,7 +70,13 @@ class Desk:
     @asynccontextmanager
     async def visit(self, ticket: int, visit: Visit) -> AsyncIterator[BrowserSession]:
         """A session with a page of its own. Raises Failed: browser_crash, credential, rate_limited, access_policy."""
-        wish = Wish(site=visit.site, keeps=visit.keeps, region=_region(visit.proxy), mobile=visit.mobile)
+        wish = Wish(
+            site=visit.site,
+            owner=visit.owner,
+            keeps=visit.keeps,
+            region=_region(visit.proxy),
+            mobile=visit.mobile,
+        )
         async with (
             self.manager.visit(self._reserved.pop(ticket), wish) as opened,
             BrowserSession(opened, visit.gate, self._clock, visit.options) as session,

@@ -1,6 +1,6 @@
 """What an item wishes of a browser, and what it gets: one context with one page, and a way out.
 
-Providers (browser/providers) open it in a session that browser/manager.py has made; browser/session.py works in it.
+Providers (browser/providers) open it in a session that browser/seats/manager.py has made; browser/session works in it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from swath.browser.exit import Exit
-from swath.browser.region import Region
+from swath.browser.exits.exit import Exit
+from swath.browser.faces.region import Region
 
 if TYPE_CHECKING:
     from patchright.async_api import BrowserContext, Page
@@ -19,12 +19,14 @@ __all__ = ["Opened", "Provider", "ProviderSession", "Wish"]
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What one item wants. `keeps`: cookies and storage of this `site` live on in the session, for its next item.
+    """What one item wants. `keeps`: cookies and storage of this `site` live on in the session, for the next item of the
+    same `owner`, its job.
 
     `region` is where its requests come out, as far as that is known: the browser's clock and languages agree with it.
     """
 
     site: str
+    owner: str = ""
     keeps: bool = False
     region: Region | None = None
     mobile: bool = False
@@ -34,13 +36,15 @@ class Opened(Protocol):
     """One item's place in a browser. `exit` is None where the traffic is not ours to carry: in a browser elsewhere.
 
     `keeps_page`: the page itself may go to the next item of its site, which saves the start of another. Whoever works
-    in it says no when that did not end well, or when something of it stays on the page.
+    in it says no when that did not end well, or when something of it stays on the page. `loads` is how many documents
+    it has loaded, which is what wears a browser out.
     """
 
     context: BrowserContext
     page: Page
     exit: Exit | None
     keeps_page: bool
+    loads: int
 
     async def close(self) -> None:
         """Bounded, whatever the page does, and never raises; what does not close in time is killed. Kept contexts lose

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from swath.browser.session_options import SessionOptions
+from swath.browser.session.options import SessionOptions
 from swath.domain.policy import Proxy
 from swath.web.gate import Gate
 
@@ -12,9 +12,11 @@ __all__ = ["Visit"]
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
-    """`keeps` and `mobile` are the scraper's wishes. `proxy` says where its requests come out."""
+    """`owner` is its job, for whose items alone something is kept. `keeps` and `mobile` are the scraper's wishes.
+    `proxy` says where its requests come out."""
 
     site: str
+    owner: str
     keeps: bool
     mobile: bool
     proxy: Proxy

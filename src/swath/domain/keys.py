@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["RESERVED_FILES", "SCREENSHOT_FILE", "decode", "download_name", "encode", "page_name"]
+__all__ = ["REFUSED_PAGE", "RESERVED_FILES", "SCREENSHOT_FILE", "decode", "download_name", "encode", "page_name"]
 
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,179}")
@@ -16,6 +16,7 @@ _SEGMENT: Final = 180  # below the 255 bytes of common file systems, with room f
 _MORE: Final = "~"  # ends a segment that goes on in the next folder; never plain itself
 _DEVICE: Final = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 
+REFUSED_PAGE: Final = "refused"  # the name of the answer that made an item fail
 RESERVED_FILES: Final = frozenset({"data.json", "metadata.json"})
 SCREENSHOT_FILE: Final = "screenshot.png"  # a download of this name is the item's picture, whoever took it
 

@@ -1,39 +1,138 @@
-"""Patterns that people write in YAML: whether one is a regular expression, and one that ends.
+"""Patterns that people write in YAML: whether one is a regular expression, and one that ends; and searches for them.
 
-Used by domain/site.py when a policy is loaded. A site chooses the text that is searched, so that a pattern which can
-be led astray is refused before it meets one.
+Looked at by domain/site.py when a policy is loaded and by actions/ when a recording is; searched for on pages and in
+inputs. A site chooses the text, so a pattern that can be led astray is refused before it meets one, and a search that
+is led astray all the same ends after a moment.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
+import time
+import warnings
 from collections.abc import Iterator
-from typing import Any, Final
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["objection_to"]
+if TYPE_CHECKING:
+    import regex
+
+__all__ = ["MOST_SECONDS", "TookTooLong", "fullmatch", "objection_to", "search", "searches_together"]
+
+MOST_SECONDS: Final = 0.2
+"""Of CPU, for one search; ordinary ones take less than a thousandth."""
+_QUICK_SECONDS: Final = 0.001  # what a search may take without being counted among others
 
 _constants, _parser = map(importlib.import_module, ("re._constants", "re._parser"))  # they have no public names
 
 _MANY: Final = 20  # times; what is repeated less often, even twice over, ends soon enough
+_MOST_IN_A_ROW: Final = 2  # repeats of the same, which share what they take in every possible way
+_MOST_PARTS: Final = 20_000  # the library writes out what is repeated a fixed number of times
 _BACKTRACKING: Final = frozenset({_constants.MAX_REPEAT, _constants.MIN_REPEAT})
+_REPEATING: Final = _BACKTRACKING | {_constants.POSSESSIVE_REPEAT}
 _FIRM: Final = frozenset({_constants.POSSESSIVE_REPEAT, _constants.ATOMIC_GROUP})  # what they took, they keep
+# Plain text to Python's `re`, and something else to the library that searches: [[:alpha:]], (?:text){e<=1}.
+_AMBIGUOUS: Final = re.compile(
+    r"\[:\^?[a-z]+:\]|(?<!\\)(?:\\\\)*\{[0-9<=+,\s]*[dise][0-9<=+,\sdise]*(?::[^{}]*)?\}", re.IGNORECASE
+)
+
+
+class TookTooLong(ValueError):
+    """A search was given up; its text was made to lead the pattern astray, or is like one that was."""
+
+
+_left: ContextVar[list[float] | None] = ContextVar("seconds_left", default=None)
 
 
 def objection_to(pattern: str) -> str | None:
     """Why the pattern cannot be used; None when it can."""
+    if _AMBIGUOUS.search(pattern):
+        return "has [:name:] or {e}, which mean different things to different tools; write a-z, or \\{ for a brace"
     try:
-        re.compile(pattern)
-        parsed = _parser.parse(pattern)
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # a [ in a set is a [
+            re.compile(pattern)
+            parsed = _parser.parse(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         return f"is no regular expression: {error}"
     if _runs_away(parsed, within=False):
         return "can take for ever, like (a+)+ and (.|\\s)*; make what is inside firm, as in (a++)+, or a set: [\\s\\S]*"
+    if _parts_in(parsed) > _MOST_PARTS:
+        return f"repeats something more than {_MOST_PARTS:,} times; write + or * for any number"
+    return _objection_of_the_library(pattern)
+
+
+def search(pattern: str, text: str, *, ignore_case: bool = False) -> regex.Match[str] | None:
+    """The first place that matches. Raises TookTooLong."""
+    return _timed(_compiled(pattern, ignore_case).search, text)
+
+
+def fullmatch(pattern: str, text: str) -> regex.Match[str] | None:
+    """The whole text, if it matches. Raises TookTooLong."""
+    return _timed(_compiled(pattern, False).fullmatch, text)
+
+
+@contextmanager
+def searches_together(seconds: float = MOST_SECONDS) -> Iterator[None]:
+    """Lets all slow searches inside share the time of one, so that a page with a thousand rows is no way around it."""
+    token = _left.set([seconds])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def _timed(find: Any, text: str) -> regex.Match[str] | None:
+    left = _left.get() or [MOST_SECONDS]
+    if left[0] <= 0:
+        raise TookTooLong(_told())
+    began = time.thread_time()
+    try:
+        found: regex.Match[str] | None = find(text, timeout=left[0])
+    except TimeoutError:
+        left[0] = 0.0
+        raise TookTooLong(_told()) from None
+    left[0] -= max(time.thread_time() - began - _QUICK_SECONDS, 0.0)
+    return found
+
+
+def _told() -> str:
+    return f"takes longer than {MOST_SECONDS} seconds to search; make the pattern simpler"
+
+
+@lru_cache(maxsize=1_024)
+def _compiled(pattern: str, ignore_case: bool) -> regex.Pattern[str]:
+    import regex  # noqa: PLC0415 commands that search for nothing start without it
+
+    return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
+
+
+def _objection_of_the_library(pattern: str) -> str | None:
+    import regex  # noqa: PLC0415 the same
+
+    try:
+        _compiled(pattern, False)
+    except (regex.error, OverflowError, RecursionError, MemoryError) as error:
+        return f"is no regular expression: {error}"
     return None
 
 
+def _parts_in(parsed: Any) -> int:
+    """How large the pattern is when what is repeated at least so often is written out as often."""
+    size = 0
+    for operator, argument in parsed:
+        times = max(int(argument[0]), 1) if operator in _REPEATING else 1
+        size += times * max(1, sum(map(_parts_in, _parts(argument))))
+    return size
+
+
 def _runs_away(parsed: Any, *, within: bool) -> bool:
-    """Whether in something done many times there is a repeat that may take more or less, or a choice between equals."""
+    """Whether in something done many times there is a repeat that may take more or less, or a choice between equals;
+    or whether several repeats of the same follow each other."""
+    if _same_in_a_row(parsed) > _MOST_IN_A_ROW:
+        return True
     for operator, argument in parsed:
         often = False
         if operator in _BACKTRACKING:
@@ -41,12 +140,41 @@ def _runs_away(parsed: Any, *, within: bool) -> bool:
             if within and most > _MANY and least != most:
                 return True
             often = most > _MANY
+            if often and _has_no_end_of_its_own(argument[2]):
+                return True
         if within and operator is _constants.BRANCH and _are_alike(argument[1]):
             return True
         inner = within and operator not in _FIRM
         if any(_runs_away(part, within=inner or often) for part in _parts(argument)):
             return True
     return False
+
+
+def _same_in_a_row(parsed: Any) -> int:
+    """How many repeats without an upper bound, of the same thing, stand next to each other: a*a*a*."""
+    longest = length = 0
+    before: str | None = None
+    for operator, argument in parsed:
+        if operator not in _BACKTRACKING or int(argument[1]) <= _MANY:
+            length, before = 0, None
+            continue
+        inside = repr(argument[2])
+        length = length + 1 if inside == before else 1
+        before = inside
+        longest = max(longest, length)
+    return longest
+
+
+def _has_no_end_of_its_own(inside: Any) -> bool:
+    """Whether what is repeated is a repeat that may take more or less, with nothing that must come before or after it:
+    (\\d{1,3},?)+ can cut a row of digits in as many ways as there are."""
+    while len(inside) == 1 and inside[0][0] is _constants.SUBPATTERN:
+        inside = inside[0][1][-1]
+    if any(operator not in _BACKTRACKING for operator, _ in inside):
+        return False
+    needed = [argument for _, argument in inside if argument[0] > 0]
+    loose = any(least != most > 1 for _, (least, most, _) in inside)
+    return loose and (not needed or (len(needed) == 1 and needed[0][0] != needed[0][1]))
 
 
 def _are_alike(choices: list[Any]) -> bool:

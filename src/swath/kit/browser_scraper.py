@@ -13,7 +13,7 @@ from swath.kit.pages import Fetched
 from swath.kit.scraper import Scraper, ScraperKind
 
 if TYPE_CHECKING:
-    from swath.browser.session import BrowserSession
+    from swath.browser.session.session import BrowserSession
 
 __all__ = ["BLOCKABLE", "BrowserScraper", "Screenshot", "check_wishes"]
 
@@ -30,6 +30,7 @@ class BrowserScraper(Scraper):
     """
 
     kind: ClassVar[ScraperKind] = "browser"
+    needs_browser: ClassVar[bool] = True
     keep_session: ClassVar[bool] = False
     mobile: ClassVar[bool] = False
     block: ClassVar[tuple[str, ...]] = ()

@@ -21,7 +21,7 @@ ScraperClass = TypeVar("ScraperClass", bound=type[Scraper])
 class ScraperInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A scraper as it is listed. `origin` says where it comes from: `shipped`, a package, or a file.
 
-    `kind` is http or browser; empty where that is not known before it is loaded.
+    `kind` is http, browser or recording; empty where that is not known before it is loaded.
     """
 
     id: str

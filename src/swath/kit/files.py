@@ -1,4 +1,5 @@
 """Scrapers in plain .py files: finding their declarations without running them, and loading the one that is wanted.
+Recordings in the same folders are told of here, too; recording_files.py reads them.
 
 The registry comes before; a folder of hundreds is read in some tens of milliseconds, because nothing is imported.
 """
@@ -17,6 +18,7 @@ from typing import Any, Final
 from swath.domain.errors import BadInput, UserError
 from swath.kit.author_errors import one_line
 from swath.kit.declare import ScraperInfo, first_line, is_declared
+from swath.kit.recording_files import RECORDING_SUFFIXES, is_recording, recording_info
 from swath.kit.scraper import Scraper
 from swath.kit.vet import check_class
 
@@ -25,13 +27,14 @@ __all__ = ["declarations", "declares", "files_in", "load_file"]
 _DECLARATION: Final = re.compile(
     r"""^@(?:\w+\.)?scraper\(\s*(?:scraper_id\s*=\s*)?(?P<quote>["'])(?P<id>[^"'\n]+)(?P=quote)""", re.MULTILINE
 )
+_SUFFIXES: Final = frozenset({".py", *RECORDING_SUFFIXES})
 _CLASS: Final = re.compile(r"^class\s", re.MULTILINE)
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of a folder that may hold scrapers, by name; none when it cannot be read."""
+    """The files of a folder that may hold scrapers or recordings, by name; none when it cannot be read."""
     try:
-        found = sorted(folder.glob("*.py"))
+        found = sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES)
     except OSError:
         return []
     return [file for file in found if not file.name.startswith(("_", "."))]
@@ -39,6 +42,8 @@ def files_in(folder: Path) -> list[Path]:
 
 def declares(file: Path, scraper_id: str) -> bool:
     """Whether a file declares that scraper, by its text alone."""
+    if file.suffix != ".py":
+        return is_recording(file) and recording_info(file).id == scraper_id
     try:
         raw = file.read_bytes()
     except OSError:
@@ -50,6 +55,10 @@ def declares(file: Path, scraper_id: str) -> bool:
 
 def declarations(file: Path) -> Iterator[ScraperInfo]:
     """What a file declares, by its text alone; a broken one yields what can be read of it, and never raises."""
+    if file.suffix != ".py":
+        if is_recording(file):
+            yield recording_info(file)
+        return
     try:
         source = file.read_bytes().decode("utf-8", "replace")
     except OSError:
@@ -86,8 +95,8 @@ def load_file(file: Path) -> dict[str, type[Scraper]]:
         raise BadInput(f"{file.name}{_what_is_wrong(file, error)}") from error
     if not found:
         raise BadInput(
-            f'{file.name} declares no scraper; put @scraper("some-id") on a class that extends HttpScraper '
-            "or BrowserScraper"
+            f'{file.name} declares no scraper; put @scraper("some-id") on a class that extends HttpScraper, '
+            "BrowserScraper or ActionScraper"
         )
     return {cls.id: cls for cls in found}
 
@@ -112,13 +121,14 @@ def _arguments(source: str, start: int) -> dict[str, Any]:
     return told
 
 
-_BASE: Final = re.compile(r"\w+\s*\(\s*(?:\w+\.)?(?P<base>Http|Browser)Scraper\b")
+_KINDS: Final = {"Http": "http", "Browser": "browser", "Action": "recording"}
+_BASE: Final = re.compile(r"\w+\s*\(\s*(?:\w+\.)?(?P<base>Http|Browser|Action)Scraper\b")
 
 
 def _kind(source: str, after_class: int) -> str:
     """By the class that it extends; nothing when that is one of the author's own."""
     found = _BASE.match(source, after_class)
-    return found["base"].lower() if found is not None else ""
+    return _KINDS[found["base"]] if found is not None else ""
 
 
 _DOCSTRING: Final = re.compile(r'[^\n]*:\s*\n\s+(?:"""|\'\'\'|")(?P<text>[^\n"]*)')

@@ -8,9 +8,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
 
-from swath.kit.dates import parse_date
-from swath.kit.money import parse_money
-from swath.kit.unreadable import Unreadable, is_missing
+from swath.web.reading.dates import parse_date
+from swath.web.reading.money import parse_money
+from swath.web.reading.unreadable import Unreadable, is_missing
 
 __all__ = ["Date", "Input", "Maybe", "Money", "Output", "explain"]
 

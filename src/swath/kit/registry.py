@@ -6,7 +6,7 @@ Asked by the commands (what to run, what there is) and by the worker (what a job
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from swath.domain.errors import BadInput, UnknownName
 from swath.kit.author_errors import one_line
 from swath.kit.declare import ScraperInfo, is_declared
 from swath.kit.files import declarations, declares, files_in, load_file
+from swath.kit.recording_files import RECORDING_SUFFIXES, check_allowed, load_recording
 from swath.kit.scraper import Scraper
 from swath.kit.shipped import SHIPPED, Shipped
 from swath.kit.vet import check_class, make
@@ -22,20 +23,27 @@ from swath.kit.vet import check_class, make
 __all__ = ["ENTRY_POINT_GROUP", "Registry", "ScraperInfo"]
 
 ENTRY_POINT_GROUP: Final = "swath.scrapers"
+_FILES: Final = (".py", *RECORDING_SUFFIXES)
 _HINT: Final = "see `swath scraper list`"
 
 
 class Registry:
     """Looks in that order, and the first that has the id counts. A scraper that was loaded stays loaded.
 
-    `default` is the scraper for people who name none.
+    `default` is the scraper for people who name none; `javascript`: recordings may run scripts of their own.
     """
 
     def __init__(
-        self, folders: Sequence[Path] = (), shipped: Sequence[Shipped] = SHIPPED, default: str | None = None
+        self,
+        folders: Sequence[Path] = (),
+        shipped: Sequence[Shipped] = SHIPPED,
+        default: str | None = None,
+        *,
+        javascript: bool = False,
     ) -> None:
         self._folders = tuple(folders)
         self._default = default
+        self._javascript = javascript
         self._shipped = {row.info.id: row for row in shipped}
         self._loaded: dict[tuple[str, str | None], Scraper] = {}
 
@@ -43,25 +51,26 @@ class Registry:
         """The scraper of that id, from the file `source` if one is given. Raises UnknownName, or BadInput if broken."""
         key = (scraper_id, source)
         if key not in self._loaded:
-            cls = self._found(scraper_id) if source is None else _in_file(Path(source), scraper_id)
-            self._loaded[key] = make(cls)
+            cls = self._found(scraper_id) if source is None else self._in_file(Path(source), scraper_id)
+            self._loaded[key] = self._made(cls)
         return self._loaded[key]
 
     def resolve(self, reference: str | None) -> tuple[Scraper, str | None]:
-        """What a person means: an id, or the path of a .py file with one scraper in it; then with its absolute path."""
+        """What a person means: an id, or the path of a recording or of a .py file with one scraper in it; then with its
+        absolute path."""
         reference = reference or self._default
         if reference is None:
             raise BadInput("name a scraper (`swath scraper list` shows them), or set SWATH_DEFAULT_SCRAPER")
-        if not (reference.endswith(".py") or "/" in reference or "\\" in reference):
+        if not (reference.endswith(_FILES) or "/" in reference or "\\" in reference):
             return self.get(reference), None
         file = Path(reference).expanduser().absolute()
-        if file.suffix != ".py" or not file.is_file():
+        if file.suffix not in _FILES or not file.is_file():
             raise BadInput(f"there is no scraper file {reference!r}")
-        found = load_file(file)
+        found = self._in(file)
         if len(found) > 1:
             raise BadInput(f"{file.name} declares several scrapers ({', '.join(sorted(found))}); a file may hold one")
         ((scraper_id, cls),) = found.items()
-        return self._loaded.setdefault((scraper_id, str(file)), make(cls)), str(file)
+        return self._loaded.setdefault((scraper_id, str(file)), self._made(cls)), str(file)
 
     def infos(self) -> list[ScraperInfo]:
         """All that can be found, by id. Nothing is imported, so of packages only what their metadata says."""
@@ -81,17 +90,27 @@ class Registry:
         for folder in self._folders:
             for file in files_in(folder.absolute()):
                 if declares(file, scraper_id):
-                    return _in_file(file, scraper_id)
+                    return self._in_file(file, scraper_id)
         for point in entry_points(group=ENTRY_POINT_GROUP, name=scraper_id):
             return _imported(point.value, scraper_id)
         raise UnknownName.of("scraper", scraper_id, [info.id for info in self.infos()], _HINT)
 
+    def _in_file(self, file: Path, scraper_id: str) -> type[Scraper]:
+        found = self._in(file)
+        if scraper_id not in found:
+            raise BadInput(f"{file.name} declares {', '.join(sorted(found))}, not {scraper_id!r}")
+        return found[scraper_id]
 
-def _in_file(file: Path, scraper_id: str) -> type[Scraper]:
-    found = load_file(file)
-    if scraper_id not in found:
-        raise BadInput(f"{file.name} declares {', '.join(sorted(found))}, not {scraper_id!r}")
-    return found[scraper_id]
+    def _in(self, file: Path) -> Mapping[str, type[Scraper]]:
+        if file.suffix not in RECORDING_SUFFIXES:
+            return load_file(file)
+        cls = load_recording(file, javascript=self._javascript)
+        return {cls.id: cls}
+
+    def _made(self, cls: type[Scraper]) -> Scraper:
+        if cls.kind == "recording":
+            check_allowed(cls, javascript=self._javascript)
+        return make(cls)
 
 
 def _imported(target: str, scraper_id: str) -> type[Scraper]:

@@ -1,7 +1,7 @@
 """Scraper: what all kinds of scrapers have in common. `fetch` walks the site, `extract` reads the pages it brought.
 
-Authors subclass one of its kinds: http_scraper.py, browser_scraper.py. The worker calls `parse_input`, then `collect`;
-pipeline/extract calls `extract` and checks what it returns.
+Authors subclass one of its kinds: http_scraper.py, browser_scraper.py, action_scraper.py. The worker calls
+`parse_input`, then `collect`; pipeline/extract calls `extract` and checks what it returns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from swath.web.page import WebPage
 
 __all__ = ["Scraper", "ScraperKind"]
 
-ScraperKind = Literal["http", "browser"]
+ScraperKind = Literal["http", "browser", "recording"]
 
 
 class Scraper:
@@ -33,6 +33,7 @@ class Scraper:
     """
 
     kind: ClassVar[ScraperKind] = "http"
+    needs_browser: ClassVar[bool] = False
     id: ClassVar[str] = ""
     name: ClassVar[str] = ""
     version: ClassVar[str] = ""

@@ -46,6 +46,14 @@ SHIPPED: Final[tuple[Shipped, ...]] = (
         kind="browser",
     ),
     _row(
+        "swath.scrapers.demo_county_recording:DemoCountyRecording",
+        "demo-county-recording",
+        "Demo county treasurer, by a recording",
+        "Parcels of the demo site by recorded steps: dialog, search, rows on scrolling, bill if asked for.",
+        "demo.local",
+        kind="recording",
+    ),
+    _row(
         "swath.scrapers.example_fail:ExampleFail",
         "example-fail",
         "Example: always fails",

@@ -48,7 +48,7 @@ def make(cls: type[Scraper]) -> Scraper:
         raise BadInput(f'scraper "{cls.id}" cannot be made: its class makes {type(made).__name__}')
     check_declaration(made)
     if type(made).fetch in _NO_FETCH:
-        session = "browser" if made.kind == "browser" else "web"
+        session = "browser" if made.needs_browser else "web"
         raise BadInput(f'scraper "{cls.id}" has no fetch: write async def fetch(self, item, {session})')
     return made
 

@@ -30,6 +30,7 @@ __all__ = ["Knock", "Ways", "check_wish"]
 Knock = Callable[[str, str, int], Awaitable[bool]]  # scheme, host, port: does anybody answer there?
 
 _MOST_CLIMBS: Final = 4_096  # jobs times sites whose steps are kept in mind
+_DIRECT: Final = (ProxyType.NONE,)
 _PATIENCE: Final = 5  # failures in a row of an endpoint behind which there are many exits
 
 
@@ -74,6 +75,9 @@ class Ways:
         is well, and SiteHeld while all that are well cool down.
         """
         steps = self._steps(proxy, policy)
+        if steps == _DIRECT:  # there is nothing to climb, and nothing to remember
+            self._climbs.pop((job_id, site_name), None)
+            return None
         climb = self._climb(job_id, site_name, policy, steps)
         if policy.remember_tier:
             self._remembering.add(site_name)
@@ -128,7 +132,7 @@ class Ways:
     def _steps(self, proxy: Proxy, policy: SitePolicy) -> tuple[ProxyType, ...]:
         """A site's ladder is a wish: steps of it that are not set up here are left out."""
         there = tuple(tier for tier in policy.proxy_ladder if not missing_settings(self._setup, tier))
-        return _asked(proxy) or there or (ProxyType.NONE,)
+        return _asked(proxy) or there or _DIRECT
 
     def _climb(self, job_id: str, site_name: str, policy: SitePolicy, steps: tuple[ProxyType, ...]) -> Climb:
         known = self._climbs.get((job_id, site_name))

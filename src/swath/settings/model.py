@@ -34,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     results: ResultsPlace | None = None
     scrapers: tuple[Path, ...] = ()
     default_scraper: str | None = None
+    allow_javascript: bool = False
     lease_seconds: float = 15.0
     heartbeat_seconds: float = 5.0
     grace_seconds: float = 30.0

@@ -193,6 +193,7 @@ PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
     "results": _results,
     "scrapers": _paths,
     "default_scraper": _text,
+    "allow_javascript": switch,
     "lease_seconds": seconds,
     "heartbeat_seconds": seconds,
     "grace_seconds": seconds,

@@ -13,23 +13,43 @@ __all__ = ["parse_yaml", "write_yaml"]
 _WHOLE: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)$")
 _BROKEN: Final = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$")
 _TRUTH: Final = re.compile(r"(?:true|True|TRUE|false|False|FALSE)$")
+_MOST_DIGITS: Final = 100
 _NOTHING: Final = re.compile(r"(?:~|null|Null|NULL|)$")
 
 
-def parse_yaml(text: str) -> object:
-    """What the text says. Raises yaml.YAMLError, for a key that stands twice and for an alias too."""
-    return yaml.load(text, _Loader)  # noqa: S506 a SafeLoader with less, not more
+def parse_yaml(text: str, *, most_values: int | None = None) -> object:
+    """What the text says. Raises yaml.YAMLError, for a key that stands twice and for an alias too.
+
+    `most_values` bounds how long it takes: 40,000 are a second.
+    """
+    loader = _Loader(text, most_values)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
-def write_yaml(content: object) -> str:
-    """Text that `parse_yaml` and readers of YAML 1.1 read back as the same."""
-    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+def write_yaml(content: object, *, for_old_readers: bool = True) -> str:
+    """Text that `parse_yaml` reads back as the same, and those who read YAML 1.1, to whom `on` is true, if they are to.
+
+    Without them `on` and `22:00` need no quotes.
+    """
+    dumper = _Dumper if for_old_readers else _NewDumper
+    return yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 class _Loader(yaml.SafeLoader):
     """Safe, with the plain words of YAML 1.2, without aliases, by which a small file makes a huge value; keys once."""
 
+    def __init__(self, text: str, most_values: int | None) -> None:
+        super().__init__(text)
+        self._most_values = most_values
+        self._values = 0
+
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._values += 1
+        if self._most_values is not None and self._values > self._most_values:
+            raise yaml.MarkedYAMLError(None, None, f"has more than {self._most_values:,} values", self.get_mark())
         if self.check_event(yaml.AliasEvent):
             raise yaml.MarkedYAMLError(None, None, "aliases (*name) are not allowed", self.get_mark())
         return super().compose_node(parent, index)
@@ -41,6 +61,16 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(None, None, f"the key {key.value!r} is there twice", key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Python reads no number of thousands of digits, and says so in words for programmers."""
+        if len(node.value) > _MOST_DIGITS:
+            what = f"has a number of {len(node.value):,} digits; at most {_MOST_DIGITS}"
+            raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
+        return super().construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -56,6 +86,13 @@ class _Dumper(yaml.SafeDumper):
 
 _Dumper.add_representer(str, _Dumper.represent_text)
 
+
+class _NewDumper(_Dumper):
+    """Quotes what YAML 1.2 would take for anything but text."""
+
+
+_NewDumper.yaml_implicit_resolvers = {}
+
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("int", _WHOLE, "-+0123456789"),
@@ -63,5 +100,5 @@ for _tag, _pattern, _first in (
     ("bool", _TRUTH, "tTfF"),
     ("null", _NOTHING, ["~", "n", "N", ""]),
 ):
-    for _words in (_Loader, _Dumper):
+    for _words in (_Loader, _Dumper, _NewDumper):
         _words.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, list(_first))

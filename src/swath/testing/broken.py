@@ -87,14 +87,14 @@ BROKEN_EXPORT: Final[dict[str, Callable[[], None]]] = {
 
 def _break_replacement() -> None:
     """Nobody notices that a browser has died, or does not come back."""
-    from swath.browser.pool import BrowserPool  # noqa: PLC0415 the browser layer needs an extra
+    from swath.browser.pool.pool import BrowserPool  # noqa: PLC0415 the browser layer needs an extra
 
     put_in_place_of(BrowserPool, "lose", lambda *_: None)
 
 
 def _break_reaper() -> None:
     """Nobody clears away what a killed worker has left."""
-    from swath.browser import orphans  # noqa: PLC0415 the browser layer needs an extra
+    from swath.browser.chromium import orphans  # noqa: PLC0415 the browser layer needs an extra
 
     put_in_place_of(orphans, "reap", lambda _: 0)
 

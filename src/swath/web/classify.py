@@ -7,11 +7,13 @@ signatures, then the status, then what the page says of itself, weighed against 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from swath.domain.failure import Failure, FailureKind
+from swath.domain.pattern import TookTooLong
 from swath.domain.site import SignatureKind, SitePolicy
 from swath.web.address import shown
 from swath.web.evidence import read_evidence
@@ -82,7 +84,10 @@ def _by_site(response: Response, policy: SitePolicy, now: float) -> Verdict | No
         or (signature.kind is SignatureKind.NOT_FOUND and response.status in _GONE)
         or signature.kind not in {SignatureKind.PAGE, SignatureKind.NOT_FOUND}
     )
-    fitting = first_fitting(named, response) if named else None
+    try:
+        fitting = first_fitting(named, response) if named else None
+    except TookTooLong as error:
+        return _failed(response, now, _K.LAYOUT_CHANGED, f"cannot be told by the site's signatures: one {error}")
     if fitting is None:
         return None
     if fitting.kind is SignatureKind.PAGE:
@@ -120,9 +125,12 @@ def _is_plainly_good(response: Response, kind: str) -> bool:
     for smell in FRAMED:
         if body.find(smell, shown_from, _WINDOW) >= 0:
             return False
-    return not any(map(_focus(body).__contains__, SMELLS)) and not any(
-        map(response.url.lower().__contains__, ADDRESSES)
-    )
+    return not _smells(_focus(body)) and not any(map(response.url.lower().__contains__, ADDRESSES))
+
+
+@lru_cache(1_024)  # the pages of a site have few titles, but for the numbers in them
+def _smells(focus: str) -> bool:
+    return any(map(focus.__contains__, SMELLS))
 
 
 def _is_rich(body: bytes) -> bool:

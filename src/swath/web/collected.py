@@ -1,6 +1,6 @@
 """Collected: what one attempt has brought back so far: pages by name, files, and what they cost on the way.
 
-The part that sessions over HTTP (web/session.py) and in a browser (browser/session.py) share. Scrapers add to it; the
+The part that sessions over HTTP (web/session.py) and in a browser (browser/session) share. Scrapers add to it; the
 worker stores it when the attempt is over.
 """
 

@@ -49,7 +49,7 @@ _COLON: Final = re.compile(r" ?: ")
 _CODE: Final = re.compile(r"^(?:(?:http|error|status|code|warning|alert)\b[\s:!,#-]*)*(?:[45]\d\d\b[\s:.,-]*)?")
 _UNSPACED: Final = re.compile("[\u2e80-\uffdc]")
 _SENTENCE: Final = re.compile(r"[.!?](?: |$)")
-_HOLDING: Final = ("<script", "<frame", "<iframe", "<img", "<input", "<object", "<embed", "<canvas", "refresh")
+_HOLDING: Final = ("<script", "<frame", "<iframe", "<img", "<input", "<object", "<embed", "<canvas", "<svg", "refresh")
 _FEW_WORDS: Final = 20
 _LEADS: Final = re.compile(r"""<meta\s[^<>]{0,80}?content\s*=\s*["']?\s*\d\s*[;,]\s*url\s*=\s*([^"<>]{1,300})""")
 _SOURCES: Final = re.compile(r"""\bsrc\s*=\s*["']?([^"'\s<>]{1,300})""")

@@ -99,6 +99,8 @@ class Passage:
         """What all its ways out cost, by the operator's prices."""
         ways = self._network.ways
         routes = [route for route in self._routes.values() if route is not None]
+        if not routes:
+            return NO_COST
         return sum(ways.price(route.tier, route.meter.bytes, route.meter.requests) for route in routes) or NO_COST
 
     def policy(self, url: str) -> SitePolicy:
@@ -152,7 +154,8 @@ class Passage:
     def end(self, finding: Finding | None, failure: Failure | None) -> None:
         """The attempt is over: the circuits of the sites it met and its ways out hear what came of it, if anything."""
         self._over = True
-        told, at_fault = finding is not None or failure is not None, self._at_fault(failure)
+        told = finding is not None or failure is not None
+        at_fault = None if failure is None else self._at_fault(failure)
         for name, ticket in self._tickets.items():
             verdict = _verdict(failure if name == at_fault else None)
             self._network.circuits.leave(ticket, verdict if told else None)
@@ -165,7 +168,7 @@ class Passage:
         """See Gate."""
         self._blamed.append((failure, self._network.directory.of(url).name))
 
-    def _at_fault(self, failure: Failure | None) -> str | None:
+    def _at_fault(self, failure: Failure) -> str | None:
         """The site whose answer the failure was; of one that the scraper found by itself, the site it came to last."""
         return next((name for known, name in reversed(self._blamed) if known == failure), self._last)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser
 
+from swath.domain.pattern import search, searches_together
 from swath.domain.site import Signature
 from swath.web.evidence import source_of
 from swath.web.transport import Response
@@ -27,9 +28,10 @@ _TITLE: Final = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 
 
 def first_fitting(signatures: tuple[Signature, ...], response: Response) -> Signature | None:
-    """The first that fits, in the order of the policy."""
+    """The first that fits, in the order of the policy. Raises TookTooLong when a pattern is led astray."""
     answer = _Answer(response)
-    return next((signature for signature in signatures if _fits(signature, answer)), None)
+    with searches_together():
+        return next((signature for signature in signatures if _fits(signature, answer)), None)
 
 
 class _Answer:
@@ -62,28 +64,26 @@ def _fits(signature: Signature, answer: _Answer) -> bool:
         return False
     if signature.largest_bytes is not None and len(response.body) > signature.largest_bytes:
         return False
-    if signature.url is not None and not _compiled(signature.url).search(response.url[:_MOST_URL]):
+    if signature.url is not None and not _found(signature.url, response.url[:_MOST_URL]):
         return False
     if signature.header is not None and not _has_header(signature.header, response):
         return False
-    if signature.title is not None and not _compiled(signature.title).search(answer.title):
+    if signature.title is not None and not _found(signature.title, answer.title):
         return False
-    if signature.body is not None and not _compiled(signature.body).search(answer.source):
+    if signature.body is not None and not _found(signature.body, answer.source):
         return False
     return signature.css is None or _matches(signature.css, answer.tree)
 
 
 def _has_header(wanted: str, response: Response) -> bool:
     name, _, pattern = wanted.partition(":")
-    search = _compiled(pattern.strip()).search
-    name = name.strip().lower()
-    return any(known == name and search(value[:_MOST_HEADER]) is not None for known, value in response.headers)
+    pattern, name = pattern.strip(), name.strip().lower()
+    return any(known == name and _found(pattern, value[:_MOST_HEADER]) for known, value in response.headers)
 
 
 def _matches(selector: str, tree: LexborHTMLParser | None) -> bool:
     return tree is not None and tree.css_first(selector) is not None
 
 
-@functools.lru_cache(maxsize=1_024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
+def _found(pattern: str, text: str) -> bool:
+    return search(pattern, text, ignore_case=True) is not None

@@ -53,7 +53,7 @@ class Receiver:
 
     async def until(self, number: int) -> list[Received]:
         """What came, once it is so many."""
-        async with asyncio.timeout(20), self.came:
+        async with asyncio.timeout(60), self.came:
             await self.came.wait_for(lambda: len(self.received) >= number)
         return self.received
 

@@ -58,7 +58,7 @@ class Office:
 
     async def send_all(self) -> Webhook:
         """Rounds until nothing more is due."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (webhook := await self.send()).state is WebhookState.PENDING:
                 await asyncio.sleep(0.02)
         return webhook
@@ -253,7 +253,7 @@ async def test_a_slow_receiver_does_not_hold_up_others(tmp_path: Path) -> None:
     async with receiving(_silence) as slow, office(tmp_path, timeout_seconds=20.0) as one:
         settings = replace(one.services.settings, allow_private=(slow.address, one.receiver.address))
         services = replace(one.services, settings=settings)
-        async with open_outside(services) as outside, asyncio.timeout(10):
+        async with open_outside(services) as outside, asyncio.timeout(60):
             await one.end_job(slow.url, "slow")
             await outside.courier.run_once()
             await slow.until(1)

@@ -140,7 +140,7 @@ class Bench:
         )
         stop = asyncio.Event()
         working = asyncio.create_task(worker.run(stop))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not until(await self.store.status("j")):
                 await asyncio.sleep(0.005)
         stop.set()

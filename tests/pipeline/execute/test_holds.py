@@ -113,7 +113,7 @@ class Room:
         stop = asyncio.Event()
         working = asyncio.create_task(worker.run(stop))
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not until(status := await self.store.status("j")):
                     await asyncio.sleep(0.01)
                     self.clock.advance(step_seconds)

@@ -50,7 +50,7 @@ async def test_a_job_that_cannot_be_handed_out_is_left_out_and_said_so_in_one_li
     store = Damaged(clock, 30.0)
     await ready(store, "good")
     working = asyncio.create_task(worker_of(store, clock, Quick()).run(stop))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (await store.status("good")).state.terminal:
             await asyncio.sleep(0.01)
         stop.set()
@@ -65,5 +65,5 @@ async def test_damage_of_no_job_in_particular_ends_the_worker() -> None:
     store = Damaged(clock, 30.0)
     store.whole = True
     with pytest.raises(StoreDamaged):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await worker_of(store, clock, Quick()).run(asyncio.Event())

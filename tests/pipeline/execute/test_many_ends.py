@@ -53,7 +53,7 @@ async def working(store: MemoryStore, clock: SystemClock) -> AsyncIterator[None]
     stop = asyncio.Event()
     worker = worker_of(store, clock, Unasked(), housekeeping_seconds=SELDOM_SECONDS, removal_seconds=SELDOM_SECONDS)
     task = asyncio.create_task(worker.run(stop))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         yield
     stop.set()
     await task

@@ -98,12 +98,12 @@ async def _run(seats: Seats, items: int = 12) -> JobStatus:
     stop = asyncio.Event()
     running = asyncio.create_task(worker_of(store, clock, Seated(), seats).run(stop))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (status := await store.status("j")).state.terminal:
                 await asyncio.sleep(0.02)
     finally:
         stop.set()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
     return status
 
 
@@ -137,9 +137,9 @@ async def test_a_worker_without_browsers_leaves_the_job_to_others(caplog: pytest
     await store.seal("j", 1)
     stop = asyncio.Event()
     running = asyncio.create_task(worker_of(store, clock, Seated()).run(stop))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "is left to other workers" not in caplog.text:
             await asyncio.sleep(0.02)
     stop.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 60)
     assert (await store.status("j")).counts.pending == 1

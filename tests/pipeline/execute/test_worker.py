@@ -121,7 +121,7 @@ class Site:
         stop = asyncio.Event()
         async with make_worker(self.services, self.registry) as worker:
             task = asyncio.create_task(worker.run(stop))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not until(await self.services.store.status(job_id)) and not task.done():
                     await asyncio.sleep(0.01)
             stop.set()

@@ -106,7 +106,7 @@ async def work_on(store: Store, storage: ResultStorage, made: HttpScraper, job_i
         _parts(store, storage, made), WorkerOptions(worker_id="w", heartbeat_seconds=0.5, removal_seconds=600)
     )
     working = asyncio.create_task(worker.run(stop))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (status := await store.status(job_id)).state.terminal and not working.done():
             await asyncio.sleep(0.02)
     stop.set()

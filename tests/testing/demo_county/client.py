@@ -116,6 +116,6 @@ class Client:
 
 async def until(is_true: Callable[[], bool]) -> None:
     """Let the site run until something is true of it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_true():
             await asyncio.sleep(0)

@@ -162,7 +162,7 @@ async def send_without_end(client: Client, start: bytes, piece: bytes) -> int:
             await client.send(piece)
 
     sending = asyncio.create_task(go_on())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer = await client.receive()
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)

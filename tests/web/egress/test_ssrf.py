@@ -157,7 +157,7 @@ async def tried(net: Net, guard: type[Guard], way: Callable[..., Any]) -> tuple[
     for url in spellings(net.port):
         hits, dials = len(net.hits), len(transport.dialled)
         try:
-            await asyncio.wait_for(way(net, transport, url), 10)
+            await asyncio.wait_for(way(net, transport, url), 60)
             kinds.append(FailureKind.INTERNAL)  # an answer, from whom?
         except Failed as failed:
             kinds.append(failed.failure.kind)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from swath.browser.exit import Exit
+from swath.browser.exits.exit import Exit
 from swath.browser.opened import Wish
 from swath.browser.providers.shared_driver import SharedDriver
 from swath.domain.errors import Failed
@@ -63,7 +63,8 @@ class AttachedSession:
         self._browser: Browser | None = None
         self.gone = False
         self._was_there = False
-        self._keeps = False
+        self._owner: str | None = None  # of what is kept here
+        self.kept_origins: set[str] = set()
 
     @property
     def connected(self) -> bool:
@@ -131,10 +132,15 @@ class AttachedSession:
         context = self._browser.contexts[0]
         aside: list[Cookie] = []
         if not wish.keeps:
-            aside = await context.cookies() if self._keeps else []
+            aside = await context.cookies() if self._owner is not None else []
             await context.clear_cookies()
-        self._keeps = self._keeps or wish.keeps
-        return AttachedOpened(self, context, await context.new_page(), None if wish.keeps else aside)
+        page = await context.new_page()
+        if wish.keeps:
+            if self._owner not in (None, wish.owner):
+                await _wipe(context, page, self.kept_origins)
+                self.kept_origins = set()
+            self._owner = wish.owner
+        return AttachedOpened(self, context, page, None if wish.keeps else aside)
 
 
 class AttachedOpened:
@@ -148,6 +154,7 @@ class AttachedOpened:
         self.page = page
         self.exit: Exit | None = None
         self.keeps_page = False
+        self.loads = 0
         self._session = session
         self._aside = aside
         self._origins: set[str] = set()
@@ -177,12 +184,9 @@ class AttachedOpened:
     async def _forget(self) -> None:
         """Nothing of this item is for the next one, unless it is to be kept."""
         if self._aside is None:
+            self._session.kept_origins |= self._origins
             return
-        if self._origins:
-            line = await self.context.new_cdp_session(self.page)
-            for origin in self._origins:
-                await line.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
-        await self.context.clear_cookies()
+        await _wipe(self.context, self.page, self._origins)
         if self._aside:
             # What comes out of a context goes into one, though the library has two types for it.
             await self.context.add_cookies([{**cookie} for cookie in self._aside])  # type: ignore[typeddict-item]
@@ -194,6 +198,15 @@ class AttachedOpened:
             async with asyncio.timeout(self._session.limits.call_seconds):
                 await asyncio.gather(*(page.close() for page in self._pages))
         await self._session.disconnect()
+
+
+async def _wipe(context: BrowserContext, page: Page, origins: Collection[str]) -> None:
+    """Nothing of these origins is left, nor any cookie."""
+    if origins:
+        line = await context.new_cdp_session(page)
+        for origin in origins:
+            await line.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+    await context.clear_cookies()
 
 
 def _gone(where: str, error: Exception) -> Failed:

@@ -1,6 +1,6 @@
 """Sessions at Browserbase: made by its REST API (browserbase_api.py), worked in over CDP (attached.py).
 
-A session costs a minute at least, so browser/manager.py keeps them and items share them. None outlives its use: each is
+A session costs a minute at least, so browser/seats keeps them and items share them. None outlives its use: each is
 released by name, at the end all of ours are, and those of a process that died are found by our mark at the next start.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from swath.browser.mark import Mark, alive
+from swath.browser.chromium.mark import Mark, alive
 from swath.browser.opened import Opened, ProviderSession, Wish
 from swath.browser.providers.attached import AttachedSession, AttachLimits
 from swath.browser.providers.browserbase_api import BrowserbaseApi, Created, Unanswered
@@ -57,7 +57,7 @@ class BrowserbaseOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrowserbaseProvider:
-    """Implements Provider. `family`: whose leftovers are ours to release; see browser/mark.py."""
+    """Implements Provider. `family`: whose leftovers are ours to release; see browser/chromium/mark.py."""
 
     name = "browserbase"
 

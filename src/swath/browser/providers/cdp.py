@@ -28,7 +28,7 @@ class CdpProvider:
     def __init__(
         self, endpoint: Secret, clock: Clock, family: str, *, most_sessions: int = 1, limits: AttachLimits | None = None
     ) -> None:
-        """`family`: see browser/mark.py. Raises BadInput for an address that cannot be one."""
+        """`family`: see browser/chromium/mark.py. Raises BadInput for an address that cannot be one."""
         self.most_sessions = most_sessions
         self._endpoint = endpoint
         self._where = _shown(endpoint)

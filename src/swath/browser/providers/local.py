@@ -1,4 +1,4 @@
-"""Sessions in browsers of our own: each is a place in the pool (browser/pool.py) whenever an item needs one.
+"""Sessions in browsers of our own: each is a place in the pool (browser/pool/pool.py) whenever an item needs one.
 
 An item gets a context of its own, or the one that the session keeps for its site. Cookies and storage are written down
 after every item that keeps them, so they live on when the browser is recycled or dies. rooms.py makes the contexts.
@@ -13,10 +13,10 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from swath.browser.exit import Exit
+from swath.browser.exits.exit import Exit
 from swath.browser.opened import Opened, ProviderSession, Wish
-from swath.browser.place import Place, crashed
-from swath.browser.pool import BrowserPool
+from swath.browser.pool.place import Place, crashed
+from swath.browser.pool.pool import BrowserPool
 from swath.browser.providers.rooms import Kept, LocalOptions, Room, Rooms
 from swath.domain.errors import Failed
 
@@ -74,7 +74,7 @@ class _Session:
         self.expires_at: float | None = None
         self.provider = provider
         self.gone = False  # when its browser dies, it goes on in another
-        self._kept: OrderedDict[tuple[str, bool], Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, bool], Kept] = OrderedDict()
 
     async def open(self, wish: Wish) -> Opened:
         """See ProviderSession. Who asked may go away meanwhile; what the browser was asked for comes all the same, and
@@ -87,7 +87,7 @@ class _Session:
             raise
 
     async def _opened(self, wish: Wish) -> _Opened:
-        kept = self._kept.get((wish.site, wish.mobile)) if wish.keeps else None
+        kept = self._kept.get((wish.owner, wish.site, wish.mobile)) if wish.keeps else None
         near = None if kept is None or kept.room is None else kept.room.running
         place = await self.provider.pool.acquire(near)
         room: Room | None = None
@@ -116,8 +116,8 @@ class _Session:
         if wish.keeps:
             known, state = Kept(room, wish.region), None if kept is None else kept.state
             known.state = state
-            self._kept[wish.site, wish.mobile] = known
-            self._kept.move_to_end((wish.site, wish.mobile))
+            self._kept[wish.owner, wish.site, wish.mobile] = known
+            self._kept.move_to_end((wish.owner, wish.site, wish.mobile))
             self._make_way()
         return room
 
@@ -159,6 +159,7 @@ class _Opened:
         self._place = place
         self._room = room
         self.keeps_page = self._keeps = keeps
+        self.loads = 0
         self._is_open = True
 
     async def close(self) -> None:
@@ -172,7 +173,7 @@ class _Opened:
             if kept is not None:
                 kept.room = None
             closed = await self._room.close(self._provider.options.close_seconds)
-        self._provider.pool.release(self._place, broken=not closed)
+        self._provider.pool.release(self._place, pages=max(self.loads, 1), broken=not closed)
 
     async def _emptied(self, kept: Kept) -> bool:
         """Leaves the room for the next item of its site. A page that does not close takes the room with it."""

@@ -14,12 +14,12 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from swath.browser.dressing import context_options, dress, dress_page
-from swath.browser.exits import ContextExit, Exits
+from swath.browser.chromium.running import Running
+from swath.browser.exits.exits import ContextExit, Exits
+from swath.browser.faces.dressing import context_options, dress, dress_page
+from swath.browser.faces.profile import Engine, Profile, next_profile
+from swath.browser.faces.region import Region
 from swath.browser.opened import Wish
-from swath.browser.profile import Engine, Profile, next_profile
-from swath.browser.region import Region
-from swath.browser.running import Running
 
 if TYPE_CHECKING:
     from patchright.async_api import BrowserContext, Page, StorageState

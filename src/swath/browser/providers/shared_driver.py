@@ -1,6 +1,6 @@
 """SharedDriver: the process through which browsers elsewhere are spoken to, for all sessions of a provider.
 
-Started when first needed, and anew when it has died. Browsers of our own have a driver each: browser/launch.py.
+Started when first needed, and anew when it has died. Browsers of our own have one each: browser/chromium/launch.py.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import asyncio
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from swath.browser.driver import Driver
-from swath.browser.mark import Mark, folder_of
-from swath.browser.surroundings import driver_environment
+from swath.browser.chromium.driver import Driver
+from swath.browser.chromium.mark import Mark, folder_of
+from swath.browser.chromium.surroundings import driver_environment
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from swath.domain.errors import BadInput, SwathError, UnknownName
+from swath.domain.explain import described
 from swath.domain.job import Job, JobStatus
 from swath.entrypoints.api.bodies import NewJob
 from swath.entrypoints.api.controller import Controller
@@ -26,7 +27,6 @@ from swath.kit.scraper import Scraper
 from swath.pipeline.accept.batches import CheckedBatch, checked_batches
 from swath.pipeline.accept.callback import check_callback
 from swath.pipeline.accept.check import RowChecker
-from swath.pipeline.accept.explain import described
 from swath.pipeline.accept.load import load
 from swath.pipeline.accept.new_job import sites_of
 from swath.pipeline.accept.robots_vet import given_inputs, refuse_if_robots_deny

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from swath.domain.explain import described
 from swath.entrypoints.api.errors import ApiError, ErrorCode
-from swath.pipeline.accept.explain import described
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

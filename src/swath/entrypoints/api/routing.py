@@ -15,11 +15,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from swath.domain.explain import listed, near
 from swath.entrypoints.api.controller import controller_of
 from swath.entrypoints.api.errors import ApiError, ErrorCode
 from swath.entrypoints.api.gate import admit, scope_among
 from swath.entrypoints.api.problems import Problem, refused, refused_fields
-from swath.pipeline.accept.explain import listed, near
 from swath.pipeline.accept.json_rows import DEPTH_LIMIT
 from swath.pipeline.accept.strict_json import DECODER, Refused, depth_of, has_half_a_pair
 

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "serve": ("swath.entrypoints.cli.serve:serve", "Serve the REST API, and work on the jobs that it takes."),
     "jobs": ("swath.entrypoints.cli.jobs.commands:jobs", "Create, watch, manage and verify jobs."),
     "scraper": ("swath.entrypoints.cli.scrapers:scraper", "List and show scrapers."),
+    "recording": ("swath.entrypoints.cli.recording.commands:recording", "Import, check, try and show recordings."),
     "keys": ("swath.entrypoints.cli.keys.commands:keys", "Make, list and revoke the keys of the API."),
     "config": ("swath.entrypoints.cli.config:config", "Show the settings, and where each came from."),
     "aws": ("swath.entrypoints.cli.aws.commands:aws", "Set up, look at and remove what Swath keeps on AWS."),

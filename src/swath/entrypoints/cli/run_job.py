@@ -99,7 +99,7 @@ def needs_a_person(status: JobStatus) -> bool:
 
 def _require_browser(settings: Settings, registry: Registry, job: Job) -> None:
     """Raises BadInput, before anything starts, when the job needs a browser that cannot be had here."""
-    if job.extracts is None and registry.get(job.scraper_id, job.scraper_source).kind == "browser":
+    if job.extracts is None and registry.get(job.scraper_id, job.scraper_source).needs_browser:
         require_browser(settings)
 
 

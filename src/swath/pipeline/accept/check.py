@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import AliasChoices, AliasPath, BaseModel, ValidationError
 
 from swath.domain.errors import BadInput
+from swath.domain.explain import describe_validation, listed, near, shown
 from swath.domain.item import ITEM_ID_LIMIT, Item, derive_item_id
-from swath.pipeline.accept.explain import describe_validation, listed, near, shown
 from swath.pipeline.accept.rows import BadRow, Row
 
 if TYPE_CHECKING:

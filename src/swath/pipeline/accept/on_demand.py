@@ -15,11 +15,11 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from swath.domain.errors import BadInput, Failed
+from swath.domain.explain import described
 from swath.domain.item import Item
 from swath.domain.job import Job
 from swath.domain.policy import CircuitBreaker, ExecutionPolicy, Throttling
 from swath.kit.scraper import Scraper
-from swath.pipeline.accept.explain import described
 from swath.pipeline.accept.new_job import sites_of
 from swath.ports.job_store import Batch
 from swath.web.address import canonical

@@ -12,8 +12,8 @@ import yaml
 from pydantic import ValidationError
 
 from swath.domain.errors import BadInput
+from swath.domain.explain import describe_validation, listed
 from swath.domain.policy import ExecutionPolicy
-from swath.pipeline.accept.explain import describe_validation, listed
 from swath.pipeline.accept.raw_bytes import chunks_of, open_bytes
 from swath.sites.strict_yaml import parse_yaml
 

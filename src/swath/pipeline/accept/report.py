@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from swath.domain.errors import BadInput
+from swath.domain.explain import shown
 from swath.domain.job import JobStatus
 from swath.pipeline.accept.batches import CheckedBatch
-from swath.pipeline.accept.explain import shown
 from swath.pipeline.accept.rows import BadRow
 from swath.ports.job_store import Duplicate, Loaded
 

@@ -109,7 +109,7 @@ async def _by_network(bench: Bench, turn: Turn) -> Tried:
 async def _by_browser(bench: Bench, turn: Turn, browsers: Browsers, place: Place) -> Tried:
     """The same in a browser. Opening a context there is part of the attempt, and so is closing it."""
     started_at, gate = bench.clock.now(), _gate(bench, turn)
-    visit = visit_of(place, bench.scraper, bench.job.policy, gate)
+    visit = visit_of(place, bench.scraper, bench.job, gate)
     collected = Collected()
 
     async def fetch_and_extract() -> tuple[Finding, Any]:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from swath.browser.session_options import SessionOptions
+from swath.browser.session.options import SessionOptions
 from swath.browser.visit import Visit
+from swath.domain.job import Job
 from swath.domain.lease import LeasedItem
-from swath.domain.policy import ExecutionPolicy
 from swath.kit.browser_scraper import BrowserScraper
 from swath.kit.scraper import Scraper
 from swath.sites.directory import SiteDirectory
 from swath.web.gate import Gate
 
 if TYPE_CHECKING:
-    from swath.browser.session import BrowserSession
+    from swath.browser.session.session import BrowserSession
 
 __all__ = ["Browsers", "Place", "Placing", "visit_of"]
 
@@ -98,16 +98,17 @@ class Placing:
             return ""
 
 
-def visit_of(place: Place, scraper: Scraper, policy: ExecutionPolicy, gate: Gate) -> Visit:
+def visit_of(place: Place, scraper: Scraper, job: Job, gate: Gate) -> Visit:
     """What the browsers have to know of an attempt."""
     wishes = scraper if isinstance(scraper, BrowserScraper) else BrowserScraper
     return Visit(
         site=place.site,
+        owner=job.job_id,
         keeps=wishes.keep_session,
         mobile=wishes.mobile,
-        proxy=policy.proxy,
+        proxy=job.policy.proxy,
         options=SessionOptions(
-            timeouts=policy.timeouts,
+            timeouts=job.policy.timeouts,
             base_url=scraper.base_url,
             block=tuple(wishes.block),
             screenshot=wishes.screenshot,

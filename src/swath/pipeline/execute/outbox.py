@@ -35,7 +35,7 @@ class Outcome(msgspec.Struct, frozen=True):
         """Bytes it keeps in memory."""
         if self.result is None:
             return 0
-        return sum(len(p.body) for p in self.result.pages) + sum(len(d.body) for d in self.result.downloads)
+        return sum([len(p.body) for p in self.result.pages]) + sum([len(d.body) for d in self.result.downloads])
 
 
 class Outbox:
@@ -100,8 +100,8 @@ class Outbox:
             if longest_seconds > group_seconds and not self._group.is_set() and not self._worries:
                 await self._gather_on(longest_seconds - group_seconds)
         taken, self._outcomes = self._outcomes[:GROUP_ITEMS], self._outcomes[GROUP_ITEMS:]
-        self._bytes -= sum(outcome.size for outcome in taken)
-        self._bad_news -= sum(worries(outcome.end) for outcome in taken)
+        self._bytes = sum(outcome.size for outcome in self._outcomes)  # mostly of none
+        self._bad_news = sum(worries(outcome.end) for outcome in self._outcomes)
         if not self._outcomes:
             self._some.clear()
             self._group.clear()

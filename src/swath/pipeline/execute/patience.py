@@ -14,19 +14,20 @@ __all__ = ["Patience"]
 
 
 class Patience:
-    """One per attempt. Several requests may wait at once; the time runs again when none does.
+    """One per attempt, made on its event loop. Several requests may wait at once; the time runs again when none does.
 
     It is the block of `limit` (async) and of `waiting` (not). One timer for all of it: asyncio.timeout would be moved
     twice by every request. `on_expiry` is called when the attempt has just been told that its time is over.
     """
 
     __slots__ = (
-        *("_cancelling", "_ends_at", "_expired", "_since", "_task", "_timer", "_waiting"),
+        *("_cancelling", "_ends_at", "_expired", "_loop", "_since", "_task", "_timer", "_waiting"),
         "on_expiry",
     )
 
     def __init__(self) -> None:
         self.on_expiry: Callable[[], object] | None = None
+        self._loop = asyncio.get_running_loop()  # asking for it costs a call of the system, each time
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -37,11 +38,11 @@ class Patience:
 
     def limit(self, seconds: float) -> Patience:
         """Bounds the attempt, waits apart. Raises TimeoutError out of its block."""
-        self._ends_at = asyncio.get_running_loop().time() + seconds
+        self._ends_at = self._loop.time() + seconds
         return self
 
     async def __aenter__(self) -> None:
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task(self._loop)
         self._cancelling = 0 if self._task is None else self._task.cancelling()
         self._arm()
 
@@ -64,26 +65,26 @@ class Patience:
     def __enter__(self) -> None:
         self._waiting += 1
         if self._waiting == 1:
-            self._since = asyncio.get_running_loop().time()
+            self._since = self._loop.time()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._waiting -= 1
         if not self._waiting:
-            self._ends_at += asyncio.get_running_loop().time() - self._since
+            self._ends_at += self._loop.time() - self._since
             if self._timer is None and self._task is not None and not self._expired:
                 self._arm()
 
     def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_at(self._ends_at, self._look)
+        self._timer = self._loop.call_at(self._ends_at, self._look)
 
     def _look(self) -> None:
         """The time may be over; a wait since the timer was set has moved its end."""
         self._timer = None
         if self._waiting or self._task is None:
             return  # the end of the last wait sets it again
-        if asyncio.get_running_loop().time() < self._ends_at:
+        if self._loop.time() < self._ends_at:
             self._arm()
             return
         self._expired = True

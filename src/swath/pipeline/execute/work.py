@@ -35,6 +35,7 @@ class Running:
         "patience",
         "place",
         "sent",
+        "seq",
         "started_at",
         "task",
         "timer",
@@ -43,6 +44,7 @@ class Running:
 
     def __init__(self, work: Work, started_at: float, asked_at: float, place: Place | None) -> None:
         self.work = work
+        self.seq = work.item.seq
         self.place = place
         self.started_at = started_at
         self.asked_at = asked_at  # when the book let it start, on the boot clock
@@ -53,11 +55,6 @@ class Running:
         self.sent = False  # a request of it has left
         self.task: asyncio.Task[Tried] | None = None
         self.timer: asyncio.TimerHandle | None = None
-
-    @property
-    def seq(self) -> int:
-        """The item's number."""
-        return self.work.item.seq
 
     def end(self) -> None:
         """Its outcome is settled."""

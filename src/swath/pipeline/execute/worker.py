@@ -196,7 +196,7 @@ class Worker:
 
     def _browsers(self, scraper: Scraper, lease: Lease) -> Browsers | None:
         """Those that the job needs, if it does. Raises UserError when there are none."""
-        if scraper.kind != "browser" or lease.job.extracts is not None:
+        if not scraper.needs_browser or lease.job.extracts is not None:
             return None
         if self._parts.browsers is None:
             raise BadInput(f"scraper {scraper.id!r} needs a browser, and this worker has none")

@@ -13,7 +13,7 @@ from isal import isal_zlib
 
 from swath.domain.errors import BadInput
 from swath.domain.job import Job
-from swath.domain.keys import download_name, page_name
+from swath.domain.keys import REFUSED_PAGE, download_name, page_name
 from swath.domain.page import Page
 from swath.domain.policy import Keep
 from swath.domain.result import Download, Result
@@ -37,7 +37,6 @@ __all__ = [
 
 DATA_FILE: Final = "data.json"
 METADATA_FILE: Final = "metadata.json"
-REFUSED_PAGE: Final = "refused"  # the name of the answer that made an item fail
 
 _PLAIN_BYTES: Final = 1_024  # pages up to this size are not compressed
 _GZIP_LEVEL: Final = 1  # of isal; five times as fast as zlib's 6 at nearly the same size

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 
 from isal import isal_zlib
 
-from swath.domain.page import Page
+from swath.domain.page import Exchange, Page
 
 __all__ = ["GzipError", "PagePlace", "RecordIds", "body_of", "info_record", "page_records", "place_of"]
 
@@ -54,8 +54,8 @@ def info_record(software: str, about: str, ids: RecordIds) -> bytes:
     """What a file begins with: who made it, and of what."""
     body = f"software: {software}\r\nformat: WARC File Format 1.1\r\nisPartOf: {_plain(about)}\r\n".encode()
     now = datetime.now(UTC).timestamp()
-    head = [("WARC-Type", "warcinfo"), ("WARC-Record-ID", next(ids)), ("WARC-Date", _date(now))]
-    return _member([*head, ("Content-Type", "application/warc-fields")], body)
+    head = f"WARC-Type: warcinfo\r\nWARC-Record-ID: {next(ids)}\r\nWARC-Date: {_date(now)}\r\n"
+    return _member(f"{head}Content-Type: application/warc-fields\r\n", body)
 
 
 class RecordIds:
@@ -75,18 +75,19 @@ def page_records(page: Page, digest: str, mark: str, ids: RecordIds) -> tuple[by
 
     `digest` is the SHA-256 of the body, `mark` says whose page it is.
     """
-    identity = next(ids)
-    where = [("WARC-Target-URI", _uri(page.url)), ("WARC-Date", _date(page.fetched_at))]
-    of_item = [("WARC-Payload-Digest", f"sha256:{digest}"), ("Swath-File", mark)]
+    identity, uri = next(ids), _uri(page.url)
+    where = f"WARC-Target-URI: {uri}\r\nWARC-Date: {_date(page.fetched_at)}\r\n"
+    of_item = f"WARC-Payload-Digest: sha256:{digest}\r\nSwath-File: {mark}\r\n"
     if page.exchange is None or not page.url.startswith(_WEB):
-        head = [("WARC-Type", "resource"), ("WARC-Record-ID", identity), *where, *of_item]
-        kind = f"{_plain(page.content_type)}; charset={_plain(page.charset)}"
-        return b"", _member([*head, ("Content-Type", kind)], page.body)
-    head = [("WARC-Type", "response"), ("WARC-Record-ID", identity), *where, *of_item]
-    response = _member([*head, ("Content-Type", "application/http; msgtype=response")], _response(page))
-    head = [("WARC-Type", "request"), ("WARC-Record-ID", next(ids)), *where, ("WARC-Concurrent-To", identity)]
-    request = _member([*head, ("Content-Type", "application/http; msgtype=request")], _request(page))
-    return request, response
+        kind = f"Content-Type: {_plain(page.content_type)}; charset={_plain(page.charset)}\r\n"
+        head = f"WARC-Type: resource\r\nWARC-Record-ID: {identity}\r\n{where}{of_item}{kind}"
+        return b"", _member(head, page.body)
+    kind = "Content-Type: application/http; msgtype=response\r\n"
+    head = f"WARC-Type: response\r\nWARC-Record-ID: {identity}\r\n{where}{of_item}{kind}"
+    response = _member(head, _answer_head(page, page.exchange), page.body)
+    kind = f"WARC-Concurrent-To: {identity}\r\nContent-Type: application/http; msgtype=request\r\n"
+    head = f"WARC-Type: request\r\nWARC-Record-ID: {next(ids)}\r\n{where}{kind}"
+    return _member(head, _request(uri, page.exchange)), response
 
 
 class PagePlace(NamedTuple):
@@ -131,37 +132,31 @@ def body_of(member: bytes) -> bytes:
     return record[place.start : place.end]
 
 
-def _member(headers: list[tuple[str, str]], block: bytes) -> bytes:
-    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
-    record = f"WARC/1.1\r\n{lines}Content-Length: {len(block)}\r\n\r\n".encode("utf-8", "replace")
-    return isal_zlib.compress(record + block + _END, _LEVEL, _WBITS)
+def _member(head: str, *block: bytes) -> bytes:
+    lines = f"WARC/1.1\r\n{head}Content-Length: {sum(map(len, block))}\r\n\r\n"
+    return isal_zlib.compress(b"".join((lines.encode("utf-8", "replace"), *block, _END)), _LEVEL, _WBITS)
 
 
-def _response(page: Page) -> bytes:
-    headers = () if page.exchange is None else page.exchange.response_headers
-    lines = [f"HTTP/1.1 {page.status} {_REASONS.get(page.status, '')}\r\n"]
-    lines += [_response_line(name, value) for name, value in headers]
-    lines.append(f"Content-Length: {len(page.body)}\r\n\r\n")
-    return "".join(lines).encode("latin-1", "replace") + page.body
+def _answer_head(page: Page, exchange: Exchange) -> bytes:
+    lines = "".join([_response_line(name, value) for name, value in exchange.response_headers])
+    first = f"HTTP/1.1 {page.status} {_REASONS.get(page.status, '')}\r\n"
+    return f"{first}{lines}Content-Length: {len(page.body)}\r\n\r\n".encode("latin-1", "replace")
 
 
-def _request(page: Page) -> bytes:
-    parts = urlsplit(_uri(page.url))
+def _request(uri: str, exchange: Exchange) -> bytes:
+    parts = urlsplit(uri)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    exchange = page.exchange
-    lines = [f"{'GET' if exchange is None else _plain(exchange.method)} {target} HTTP/1.1\r\n"]
-    lines.append(f"Host: {parts.netloc.rpartition('@')[2]}\r\n")
-    for name, value in () if exchange is None else exchange.request_headers:
-        lines.append(_request_line(name, value))
-    return ("".join(lines) + "\r\n").encode("latin-1", "replace")
+    lines = "".join([_request_line(name, value) for name, value in exchange.request_headers])
+    first = f"{_plain(exchange.method)} {target} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n"
+    return f"{first}{lines}\r\n".encode("latin-1", "replace")
 
 
-@lru_cache(4_096)  # nearly all headers are those of the page before
+@lru_cache(256)  # nearly all headers are those of the page before; a site may send long ones
 def _response_line(name: str, value: str) -> str:
     return _line(name, value, masked=_SECRET.search(name.lower()) is not None)
 
 
-@lru_cache(4_096)
+@lru_cache(256)
 def _request_line(name: str, value: str) -> str:
     lower = name.lower()
     return _line(name, value, masked=lower not in _TOLD_OF_REQUESTS and not lower.startswith("sec-"))

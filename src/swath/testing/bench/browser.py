@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from swath.browser.chromium import find_binary
+from swath.browser.chromium.find import find_binary
 from swath.testing.bench import browser_report as report
 from swath.testing.bench.browser_contestants import CONCURRENCY, all_contestants, own_contestants
 from swath.testing.bench.browser_cost import inherit_orphans

@@ -81,6 +81,7 @@ def _environment(order: Order, chromium: Path) -> dict[str, str]:
         SWATH_SITES=str(order.folder / "sites.yaml"),
         SWATH_ALLOW_PRIVATE=order.host,  # the site is on this machine, which browsers may not reach by default
         SWATH_CHROMIUM=str(chromium),
+        SWATH_BROWSER_HEADLESS="true",  # as the peer's
         SWATH_BROWSERS="1",
         SWATH_BROWSER_CONCURRENCY=str(order.concurrency),
     )

@@ -12,7 +12,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -36,8 +36,10 @@ def inherit_orphans() -> None:
         raise SystemExit("only Linux tells what the processes of a browser have used")
 
 
-def measured_tree(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Cost:
-    """Runs a program to its end. Raises SystemExit when that is a bad one, or when processes of it stay behind."""
+def measured_tree(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, fine: Collection[int] = (0,)
+) -> Cost:
+    """Runs a program to its end. Raises SystemExit unless its exit code is `fine`, or when processes of it stay."""
     before, began, peak_bytes, weighed = _ended_cpu_seconds(), time.perf_counter(), 0, 0.0
     others = {child.pid for child in psutil.Process().children()}
     with log.open("ab") as said, _started(command, environment, said.fileno()) as process:
@@ -48,7 +50,7 @@ def measured_tree(command: Sequence[str], environment: Mapping[str, str], log: P
             time.sleep(LOOK_SECONDS)
     seconds = time.perf_counter() - began
     left = _bury(others)
-    if process.returncode:
+    if process.returncode not in fine:
         raise SystemExit(f"{' '.join(command[:4])} … ended with code {process.returncode}: see {log}")
     if left:
         raise SystemExit(f"{' '.join(command[:4])} … left processes behind: {left}")

@@ -1,6 +1,6 @@
 """One local Chromium that is reached over CDP by a port, as a provider of browsers runs them. For tests.
 
-Started for each session by sessions.py; browsers of Swath's own are reached by a pipe: browser/launch.py.
+Started for each session by sessions.py; browsers of Swath's own are reached by a pipe: browser/chromium/launch.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from swath.browser.chromium import find
-from swath.browser.orphans import wait_until_gone
+from swath.browser.chromium.find import find
+from swath.browser.chromium.orphans import wait_until_gone
 
 __all__ = ["LocalChromium"]
 

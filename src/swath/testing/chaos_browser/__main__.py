@@ -14,8 +14,8 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from swath.browser.mark import family_of
-from swath.browser.orphans import reap
+from swath.browser.chromium.mark import family_of
+from swath.browser.chromium.orphans import reap
 from swath.testing.chaos import interruption
 from swath.testing.chaos.check import check
 from swath.testing.chaos.findings import Findings

@@ -18,7 +18,7 @@ from typing import Final
 
 import psutil
 
-from swath.browser.mark import FOLDER_PREFIX, SWITCH, VARIABLE, family_of
+from swath.browser.chromium.mark import FOLDER_PREFIX, SWITCH, VARIABLE, family_of
 from swath.testing.chaos.findings import Findings, Kind
 
 __all__ = ["BROWSER", "DRIVER", "FROZEN", "RENDERER", "Hunt", "HuntPlan", "left_behind"]

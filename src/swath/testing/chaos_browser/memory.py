@@ -13,7 +13,7 @@ from typing import Final
 
 import psutil
 
-from swath.browser.memory import tree_bytes
+from swath.browser.chromium.memory import tree_bytes
 from swath.testing.chaos.processes import Process
 
 __all__ = ["Memory", "Sample"]

@@ -38,7 +38,7 @@ def one(of: Sequence[T], pick: int) -> T:
     return of[pick % len(of)]
 
 
-def machine_settings(profile: str = "fast", examples: int = 60) -> settings:
+def machine_settings(profile: str = "fast", examples: int = 60, steps: int = 60) -> settings:
     """`fast` takes the same steps in every run and shows a failure as it is found.
 
     `deep` searches fifty times as long and never the same way, and reduces a failure to the fewest steps.
@@ -46,11 +46,12 @@ def machine_settings(profile: str = "fast", examples: int = 60) -> settings:
     deep = profile == "deep"
     return settings(
         max_examples=examples * 50 if deep else examples,
-        stateful_step_count=100 if deep else 60,
+        stateful_step_count=100 if deep else steps,
         deadline=None,
         derandomize=not deep,
         phases=list(Phase) if deep else [Phase.generate],
         database=None,
+        report_multiple_bugs=deep,  # else it goes on for a while after the first
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )

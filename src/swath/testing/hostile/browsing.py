@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from swath.bootstrap import Services, make_registry, make_worker, open_services
-from swath.browser.memory import tree_bytes
+from swath.browser.chromium.memory import tree_bytes
 from swath.domain.failure import FailureKind
 from swath.domain.item import Item, ItemRecord
 from swath.domain.job import Job

@@ -6,6 +6,7 @@ because most scrapers use CSS.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,17 +31,41 @@ class XPathTree:
 
     def __init__(self, tree: LexborHTMLParser) -> None:
         self._nodes: dict[etree._Element, LexborNode] = {}
+        self._copies: dict[int, etree._Element] = {}
+        self.deepest = 1
+        """How many elements stand inside each other."""
         root = tree.root
         if root is None:
             raise Failed(Failure.of(FailureKind.LAYOUT_CHANGED, "the page is empty"))
         self._root = self._copied(root)
 
-    def find(self, expression: str, variables: dict[str, str | float]) -> list[LexborNode | str]:
-        """Elements as our nodes, anything else as text. The value of a `$name` cannot change the meaning."""
+    def find(
+        self, expression: str, variables: dict[str, str | float], within: LexborNode | None = None
+    ) -> list[LexborNode | str]:
+        """Elements as our nodes, anything else as text. The value of a `$name` cannot change the meaning.
+
+        Paths that begin without a slash begin at `within`, or at the top.
+        """
+        start = self._root if within is None else self._copy_of(within)
         # Plain strings: the clever ones of lxml hold the whole tree.
-        found: Any = etree.XPath(expression, smart_strings=False)(self._root, **variables)
+        found: Any = etree.XPath(expression, smart_strings=False)(start, **variables)
         results = found if isinstance(found, list) else [found]
         return [self._nodes[one] if etree.iselement(one) else _as_text(one) for one in results]
+
+    @property
+    def elements(self) -> int:
+        """How many there are: what a search costs grows with them."""
+        return len(self._nodes)
+
+    @functools.cached_property
+    def widest(self) -> int:
+        """How many elements stand beside each other."""
+        return max(map(len, self._nodes))
+
+    def _copy_of(self, node: LexborNode) -> etree._Element:
+        if not self._copies:
+            self._copies = {one.mem_id: copy for copy, one in self._nodes.items()}
+        return self._copies[node.mem_id]
 
     def _copied(self, root: LexborNode) -> etree._Element:
         top = self._element(root, None)
@@ -59,6 +84,7 @@ class XPathTree:
                     raise _too_large(f"nests deeper than {_DEEPEST} elements")
                 around.append(copy)
                 left.append(at)
+                self.deepest = max(self.deepest, len(around))
                 at = at.first_child
                 continue
             at = at.next

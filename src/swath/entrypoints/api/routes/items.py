@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from swath.domain.explain import near
 from swath.domain.failure import FailureKind
 from swath.domain.item import ItemFilter
 from swath.domain.service_key import Scope
@@ -21,7 +22,6 @@ from swath.entrypoints.api.paths import ItemId, JobId
 from swath.entrypoints.api.problems import Problem, refused_fields
 from swath.entrypoints.api.routing import ApiRoute
 from swath.entrypoints.api.views import ItemList, OneItemView, listed_item, one_item
-from swath.pipeline.accept.explain import near
 from swath.pipeline.results.evidence import evidence_of
 
 __all__ = ["router"]

@@ -8,12 +8,14 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from swath.bootstrap import require_browser
 from swath.domain.errors import BadInput, Failed
 from swath.entrypoints.cli.doctor.finding import Finding, Subject, fail, ok, warn
 from swath.entrypoints.cli.output import counted
+from swath.settings import Settings
 
 if TYPE_CHECKING:
-    from swath.browser.chromium import Chromium
+    from swath.browser.chromium.find import Chromium
 
 __all__ = ["check_browser"]
 
@@ -26,12 +28,12 @@ def check_browser(subject: Subject) -> Finding:
     """Starts one, and ends it again."""
     settings = subject.settings
     if settings.browser_provider != "local":
-        return ok(f"those of {settings.browser_provider} are used, not of this machine")
-    named = settings.chromium is not None
+        return _elsewhere(settings)
+    named = settings.chromium is not None or settings.browser_user != Settings().browser_user
     if any(importlib.util.find_spec(package) is None for package in EXTRA):
         hint = "pip install 'swath[browser]'"
         return fail("the extra is not installed", hint) if named else ok(f"no extra for it, {NEEDED_FOR}: {hint}")
-    from swath.browser.chromium import find, version_of
+    from swath.browser.chromium.find import find, version_of
 
     try:
         chromium = find(settings.chromium, settings.browser_user)
@@ -54,11 +56,20 @@ def check_browser(subject: Subject) -> Finding:
     return ok(told)
 
 
+def _elsewhere(settings: Settings) -> Finding:
+    """What is needed to reach them is set; whether they answer is seen when the first item needs one."""
+    try:
+        require_browser(settings)
+    except BadInput as error:
+        return fail(str(error), "set it, or unset SWATH_BROWSER_PROVIDER")
+    return ok(f"those of {settings.browser_provider} are used, not of this machine; they were not asked")
+
+
 async def _try(chromium: Chromium, data: Path) -> tuple[int, str | None]:
     """How many orphans there are, and why it does not start, if so."""
-    from swath.browser.launch import LaunchOptions, launch
-    from swath.browser.mark import family_of
-    from swath.browser.orphans import find_orphans
+    from swath.browser.chromium.launch import LaunchOptions, launch
+    from swath.browser.chromium.mark import family_of
+    from swath.browser.chromium.orphans import find_orphans
 
     orphans = len(find_orphans(family_of(data)))
     with socket.socket() as refusing:  # bound and not listened at: it leads nowhere

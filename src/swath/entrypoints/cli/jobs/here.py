@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from swath.bootstrap import Services, make_registry
 from swath.domain.errors import BadInput, StoreUnavailable
+from swath.domain.explain import listed
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
 from swath.domain.policy import ExecutionPolicy
@@ -25,7 +26,6 @@ from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.output import command
 from swath.entrypoints.cli.progress import Display
 from swath.integrations.webhook.log import entry_of, resend
-from swath.pipeline.accept.explain import listed
 from swath.pipeline.accept.item_ids import look_like_rows
 from swath.pipeline.dispatch.announce import announce
 from swath.pipeline.finish.deletion import mark_for_deletion

@@ -11,6 +11,7 @@ import msgspec
 
 from swath.backends.clock import SystemClock
 from swath.domain.errors import BadInput
+from swath.domain.explain import listed, near
 from swath.domain.failure import FailureKind
 from swath.domain.selection import Selection
 from swath.entrypoints.cli.exit_codes import ExitCode
@@ -18,7 +19,6 @@ from swath.entrypoints.cli.jobs.opened import only_here, open_jobs
 from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.output import command, counted, print_json, status_json
 from swath.entrypoints.cli.run_job import run_job
-from swath.pipeline.accept.explain import listed, near
 from swath.pipeline.accept.item_ids import read_item_ids
 from swath.settings import Settings
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from swath.domain.errors import BadInput
+from swath.domain.explain import listed
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
 from swath.domain.layout import file_of
@@ -27,7 +28,6 @@ from swath.entrypoints.cli.remote.create import create
 from swath.entrypoints.cli.remote.events import follow
 from swath.entrypoints.cli.remote.patience import until_ended, until_gone, until_sent
 from swath.entrypoints.cli.remote.shapes import item_of, merge_patch, status_of, webhook_of
-from swath.pipeline.accept.explain import listed
 from swath.pipeline.results.evidence import Evidence
 
 __all__ = ["ServerJobs"]

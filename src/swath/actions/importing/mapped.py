@@ -1,0 +1,246 @@
+"""Reads a recording of any recorder by a mapping file, and tells of all that the mapping passes over.
+
+Before: door.py has the document, mapping.py the file. After: as for Chrome's recordings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from swath.actions.checking.names import objection_to_name
+from swath.actions.explaining import ACTIONS
+from swath.actions.importing.alternatives import usable
+from swath.actions.importing.assembling import assembled, check_length, made_step, shortened
+from swath.actions.importing.cautions import cautions_on
+from swath.actions.importing.imported import Imported, Remark
+from swath.actions.importing.mapping import ActionMapping, RecorderMapping, Source, Sources
+from swath.actions.importing.recorded import as_recorded
+from swath.actions.language.recording import DEFAULT_STEP_SECONDS
+from swath.actions.language.step import MOST_SECONDS
+from swath.actions.language.steps import AnyStep
+from swath.domain.errors import BadInput
+
+__all__ = ["read_mapped"]
+
+_MOST_PLACES: Final = 10
+_YES: Final = frozenset({"true", "yes", "1", "on"})
+_NO: Final = frozenset({"false", "no", "0", "off", ""})
+
+
+def read_mapped(document: Any, mapping: RecorderMapping, title: str) -> Imported:
+    """`title` is for documents that have none. Raises BadInput, which names the step."""
+    given = document if mapping.steps == "." else _one(document, mapping.steps)
+    if not isinstance(given, list) or not given:
+        raise BadInput(f"has no list of steps at {mapping.steps!r}, where the mapping says that it is")
+    check_length(given)
+    own = None if mapping.title is None else _one(document, mapping.title)
+    seconds = None if mapping.step_seconds is None else _value(document, mapping.step_seconds, "step_seconds")
+    reading = _Reading(mapping)
+    steps = [step for number, one in enumerate(given, 1) if (step := reading.step(number, one)) is not None]
+    remarks = [Remark(f"read by the mapping of {mapping.name}"), *reading.remarks()]
+    return assembled(str(own or title), steps, remarks, _seconds(seconds))
+
+
+class _Reading:
+    """One recording. Keeps the places of what the mapping does not know."""
+
+    def __init__(self, mapping: RecorderMapping) -> None:
+        self._mapping = mapping
+        self._actions: dict[str, list[int]] = {}
+        self._fields: dict[str, list[int]] = {}
+        self._told: list[Remark] = []
+
+    def step(self, number: int, given: Any) -> AnyStep | None:
+        """None for an action that is ignored or not known."""
+        action = _one(given, self._mapping.action)
+        if isinstance(action, bool) or not isinstance(action, (str, int)):
+            raise BadInput(
+                f"step {number}: has no action at {self._mapping.action!r}, where the mapping says that it is"
+            )
+        name = str(action)
+        if name in self._mapping.ignore.actions:
+            return None
+        known = self._mapping.actions.get(name)
+        if known is None:
+            self._actions.setdefault(name, []).append(number)
+            return None
+        place = f"step {number} ({name})"
+        sources = {**self._of_each(known), **known.fields}
+        made = {field: _made(given, field, several, place) for field, several in sources.items()}
+        self._note_unused(number, name, given, sources)
+        theirs = {field: made[field] for field in made if all(one.constant is None for one in sources[field])}
+        made |= as_recorded(theirs, place, self._told)
+        if "on" in made:
+            made["on"] = usable(made["on"], place, self._told, stored=known.do == "extract")
+        step = made_step({"do": known.do, **made}, place)
+        self._told += cautions_on(step, place)
+        return step
+
+    def remarks(self) -> Iterator[Remark]:
+        """What did not map, with how often and where."""
+        for name, places in self._actions.items():
+            yield Remark(f"the action {name!r} is not in the mapping and is left out: {_counted(places)}")
+        for name, places in self._fields.items():
+            yield Remark(f"the field {name} is not in the mapping: {_counted(places)}")
+        yield from self._told
+
+    def _of_each(self, known: ActionMapping) -> dict[str, Sources]:
+        fields = ACTIONS[known.do].model_fields
+        return {name: several for name, several in self._mapping.each.items() if name in fields}
+
+    def _note_unused(self, number: int, action: str, given: Any, sources: Mapping[str, Sources]) -> None:
+        used = [self._mapping.action, *self._mapping.ignore.fields]
+        used += [
+            path
+            for several in (*sources.values(), *self._mapping.each.values())
+            for one in several
+            for path in one.paths
+        ]
+        covered = [_pattern(path) for path in used]
+        for path in sorted(set(_leaves(given))):
+            if not any(pattern.match(path) for pattern in covered):
+                self._fields.setdefault(f"{path} of {action!r}", []).append(number)
+
+
+def _made(given: Any, field: str, several: Sources, place: str) -> Any:
+    """The value of one field of ours; None when theirs is not there."""
+    values: list[Any] = []
+    for source in several:
+        value = _value(given, source, f"{place}: {field}")
+        values += [] if value is None else value if field == "on" and isinstance(value, list) else [value]
+    if field == "on":
+        return values or None
+    return values[0] if values else None
+
+
+def _value(given: Any, source: Source, place: str) -> Any:
+    if source.constant is not None:
+        return source.constant
+    for path in source.paths:
+        found = list(_found(given, path.split(".")))
+        if not found or found == [None]:
+            continue
+        several = "*" in path.split(".")
+        made = [_converted(one, source, place) for one in found if one is not None]
+        return made if several else made[0]
+    return None
+
+
+def _converted(value: Any, source: Source, place: str) -> Any:
+    if isinstance(value, list) and source.type is None and not source.values:
+        return [_converted(one, source, place) for one in value]
+    if source.values or source.otherwise is not None:
+        value = source.values.get(_spelt(value), value if source.otherwise is None else source.otherwise)
+    if source.scale is not None:
+        value = _number(value, place) * source.scale
+    if source.type is not None:
+        value = _TYPES[source.type](value, place)
+    if isinstance(value, str) and (source.prefixes or source.prefix):
+        return _prefixed(value, source)
+    return value
+
+
+def _prefixed(value: str, source: Source) -> str:
+    for theirs in sorted(source.prefixes, key=len, reverse=True):
+        if value.startswith(theirs):
+            return source.prefixes[theirs] + value.removeprefix(theirs)
+    return source.prefix + value
+
+
+def _spelt(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _number(value: Any, place: str) -> float:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise BadInput(f"{place}: {shortened(_spelt(value), 50)!r} is not a number") from None
+
+
+def _integer(value: Any, place: str) -> int:
+    number = _number(value, place)
+    if not number.is_integer():
+        raise BadInput(f"{place}: {number:g} is not a whole number")
+    return int(number)
+
+
+def _yes_no(value: Any, place: str) -> bool:
+    word = _spelt(value).lower()
+    if word not in _YES | _NO:
+        raise BadInput(f"{place}: {shortened(word, 50)!r} is neither yes nor no")
+    return word in _YES
+
+
+def _text(value: Any, place: str) -> str:
+    del place
+    return _spelt(value)
+
+
+def _field_name(value: Any, place: str) -> str:
+    name = re.sub(r"[^a-z0-9]+", "_", _spelt(value).lower()).strip("_")[:60]
+    if not name:
+        raise BadInput(f"{place}: {shortened(_spelt(value), 50)!r} has no letters that could name a field")
+    return name if name[0].isalpha() and objection_to_name(name) is None else f"n_{name}"
+
+
+_TYPES: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "text": _text,
+    "number": _number,
+    "integer": _integer,
+    "yes_no": _yes_no,
+    "field_name": _field_name,
+}
+
+
+def _seconds(given: Any) -> float:
+    if given is None:
+        return DEFAULT_STEP_SECONDS
+    seconds = _number(given, "step_seconds")
+    if not 0 < seconds <= MOST_SECONDS:
+        raise BadInput(f"step_seconds: is {seconds:g}; it must be more than 0 and at most {MOST_SECONDS:g}")
+    return seconds
+
+
+def _one(given: Any, path: str) -> Any:
+    return next(_found(given, path.split(".")), None)
+
+
+def _found(given: Any, parts: list[str]) -> Iterator[Any]:
+    """What is at a path; of a list a number takes one, and * all."""
+    if not parts:
+        yield given
+    elif isinstance(given, list):
+        for one in given if parts[0] == "*" else _at(given, parts[0]):
+            yield from _found(one, parts[1:])
+    elif isinstance(given, dict) and parts[0] in given:
+        yield from _found(given[parts[0]], parts[1:])
+
+
+def _at(given: list[Any], part: str) -> list[Any]:
+    return given[int(part) : int(part) + 1] if part.isascii() and part.isdigit() and len(part) < 6 else []
+
+
+def _leaves(given: Any, before: str = "") -> Iterator[str]:
+    """The paths of all values; a place in a list is a *."""
+    if isinstance(given, (dict, list)) and given:
+        for name, value in given.items() if isinstance(given, dict) else (("*", one) for one in given):
+            yield from _leaves(value, f"{before}.{name}" if before else str(name))
+    elif given is not None and before:
+        yield before
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """Matches what is at the path and below; a number in it is a place in a list."""
+    parts = (r"\*" if part == "*" or part.isdigit() else re.escape(part) for part in path.split("."))
+    return re.compile(r"\.".join(parts) + r"(?:\.|$)")
+
+
+def _counted(places: list[int]) -> str:
+    shown = ", ".join(map(str, places[:_MOST_PLACES])) + (", …" if len(places) > _MOST_PLACES else "")
+    return f"{len(places)} step{'' if len(places) == 1 else 's'} ({shown})"

@@ -1,0 +1,163 @@
+"""A mapping file: how the recordings of any recorder become ours, told in YAML by somebody who writes no Python.
+
+mapped.py reads recordings by it. The how-to "Import another recorder" shows one.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from swath.actions.explaining import ACTIONS
+from swath.domain.errors import BadInput
+from swath.domain.explain import describe_validation
+from swath.sites.strict_yaml import parse_yaml
+
+__all__ = ["ActionMapping", "RecorderMapping", "Source", "parse_mapping", "read_mapping"]
+
+_MOST_BYTES: Final = 1 << 20
+
+Scalar = str | int | float | bool
+FieldPath = Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", max_length=500)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+
+def _as_tuple(given: Any) -> Any:
+    return tuple(given) if isinstance(given, list) else given
+
+
+class Source(_Part):
+    """Where a value of ours comes from: the first of some fields of theirs that is there, or a constant.
+
+    `values` translates; what is not in it stays as it is, or becomes `otherwise`. `prefixes` translates the beginnings
+    of selectors (`css=` → `css/`), `prefix` is put before them, `scale` multiplies, `type` converts.
+    """
+
+    paths: tuple[FieldPath, ...] = Field(default=(), alias="from", max_length=20)
+    constant: Scalar | None = None
+    values: dict[str, Scalar] = Field(default_factory=dict, max_length=1_000)
+    otherwise: Scalar | None = None
+    prefixes: dict[str, str] = Field(default_factory=dict, max_length=50)
+    prefix: str = ""
+    scale: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    type: Literal["text", "number", "integer", "yes_no", "field_name"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_one_path(cls, given: Any) -> Any:
+        """`url: href` is short for `url: {from: [href]}`."""
+        whole = {"from": given} if isinstance(given, str) else given
+        if not isinstance(whole, dict) or "from" not in whole:
+            return whole
+        paths = whole["from"]
+        return {**whole, "from": (paths,) if isinstance(paths, str) else _as_tuple(paths)}
+
+    @model_validator(mode="after")
+    def _comes_from_one_place(self) -> Self:
+        if bool(self.paths) == (self.constant is not None):
+            raise ValueError("needs either from, the fields of theirs, or constant")
+        return self
+
+
+def _as_sources(given: Any) -> Any:
+    return _as_tuple(given) if isinstance(given, list) else (given,)
+
+
+Sources = Annotated[tuple[Source, ...], BeforeValidator(_as_sources), Field(min_length=1, max_length=20)]
+
+
+class ActionMapping(_Part):
+    """What one action of theirs is with us: the step, and where each of its fields comes from. Of several sources for
+    `on` each that is there is an alternative; for any other field the first one counts."""
+
+    do: str
+    fields: dict[str, Sources] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _is_a_step(self) -> Self:
+        model = ACTIONS.get(self.do)
+        if model is None:
+            raise ValueError(f"there is no step {self.do!r}; there is {', '.join(ACTIONS)}")
+        known = {field.alias or name for name, field in model.model_fields.items()} - {"do"}
+        for name in self.fields:
+            if name not in known:
+                raise ValueError(f"{self.do} has no field {name!r}; it has {', '.join(sorted(known))}")
+        for name, field in model.model_fields.items():
+            if field.is_required() and name != "do" and name not in self.fields:
+                raise ValueError(f"{self.do} needs the field {name!r}: say where it comes from")
+        return self
+
+
+class Ignored(_Part):
+    """What is left out and need not be told of: actions by their names, fields by their paths."""
+
+    actions: tuple[str, ...] = ()
+    fields: tuple[FieldPath, ...] = ()
+
+
+class RecorderMapping(_Part):
+    """`steps` is the path to the list of steps, `.` when the document is that list; `action` the field that names what
+    is done. `each` are fields of every action, for the steps that have them."""
+
+    swath_mapping: Literal[1]
+    name: Annotated[str, Field(max_length=200)] = "another recorder"
+    format: Literal["json", "jsonl"] = "json"
+    steps: Literal["."] | FieldPath = "."
+    title: FieldPath | None = None
+    action: FieldPath
+    step_seconds: Source | None = None
+    each: dict[str, Sources] = Field(default_factory=dict)
+    actions: dict[str, ActionMapping] = Field(min_length=1, max_length=500)
+    ignore: Ignored = Ignored()
+
+    @model_validator(mode="after")
+    def _says_things_once(self) -> Self:
+        known = {name for model in ACTIONS.values() for name in model.model_fields}
+        for name in self.each:
+            if name not in known:
+                raise ValueError(f"each: no step has a field {name!r}")
+        both = sorted(set(self.ignore.actions) & set(self.actions))
+        if both:
+            raise ValueError(f"the action {both[0]!r} is mapped, and ignored as well")
+        return self
+
+
+def read_mapping(path: str | Path) -> RecorderMapping:
+    """Raises BadInput, in one line with the place."""
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
+    if len(raw) > _MOST_BYTES:
+        raise BadInput(f"{path}: is larger than 1 MiB, which no mapping is; name the right file")
+    try:
+        return parse_mapping(raw.decode("utf-8-sig"), str(path))
+    except UnicodeDecodeError:
+        raise BadInput(f"{path}: is not UTF-8 text; save it as UTF-8") from None
+
+
+def parse_mapping(text: str, name: str) -> RecorderMapping:
+    """Raises BadInput, in one line with the place."""
+    try:
+        content = parse_yaml(text)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark is not None else ""
+        raise BadInput(f"{name}: {line}{error.problem}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise BadInput(f"{name}: is no YAML: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(content, dict):
+        raise BadInput(f"{name}: is no mapping: it begins with swath_mapping: 1, and has action and actions")
+    try:
+        return RecorderMapping.model_validate_json(json.dumps(content))
+    except ValidationError as error:
+        raise BadInput(f"{name}: {describe_validation(error, RecorderMapping)}") from None
+    except TypeError:
+        raise BadInput(f"{name}: has a date or another value that JSON does not know; write it in quotes") from None

@@ -1,0 +1,353 @@
+"""The steps of a recording: one model for each action, told apart by `do`. A1's table, and what Chrome records.
+
+importing/ makes them of recordings, people write them in YAML, player/ plays them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from swath.actions.language.conditions import Condition
+from swath.actions.language.rules import FieldName, Rule
+from swath.actions.language.selector import Selectors
+from swath.actions.language.step import Acting, OnElement, Seconds, Step
+from swath.actions.language.template import Text
+
+__all__ = [
+    "MOST_NAME_BYTES",
+    "AnyStep",
+    "Back",
+    "Check",
+    "Click",
+    "CloseWindow",
+    "DoubleClick",
+    "Download",
+    "Extract",
+    "ForEach",
+    "Forward",
+    "Goto",
+    "Hover",
+    "If",
+    "JavaScript",
+    "NetworkConditions",
+    "Press",
+    "Reload",
+    "RepeatUntil",
+    "SavePage",
+    "Screenshot",
+    "Scroll",
+    "Select",
+    "Stop",
+    "Try",
+    "Type",
+    "Upload",
+    "Viewport",
+    "WaitFor",
+]
+
+Pixels = Annotated[float, Field(ge=-1_000_000, le=1_000_000, allow_inf_nan=False)]
+StoredName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+MOST_NAME_BYTES: Final = 255
+"""Of a file; file systems know no longer ones."""
+FileText = Annotated[Text, Field(min_length=1, max_length=500)]
+
+
+class Goto(Step):
+    """Opens an address in the main window; one without a host belongs to the recording's `base_url`."""
+
+    do: Literal["goto"]
+    url: Annotated[Text, Field(min_length=1, max_length=32_768)]
+    retries: Annotated[int, Field(ge=0, le=10)] = 0
+    optional: bool = False
+
+
+class Back(Acting):
+    """To the page before."""
+
+    do: Literal["back"]
+
+
+class Forward(Acting):
+    """To the page after."""
+
+    do: Literal["forward"]
+
+
+class Reload(Acting):
+    """The same page again."""
+
+    do: Literal["reload"]
+
+
+class _Pressed(OnElement):
+    button: Literal["primary", "auxiliary", "secondary", "back", "forward"] = "primary"
+    device: Literal["mouse", "pen", "touch"] = "mouse"
+    offset_x: Pixels | None = Field(default=None, description="From the left of the element; else its middle.")
+    offset_y: Pixels | None = None
+    hold_ms: Annotated[float, Field(ge=0, le=60_000, allow_inf_nan=False)] | None = None
+
+
+class Click(_Pressed):
+    """Clicks on an element."""
+
+    do: Literal["click"]
+
+
+class DoubleClick(_Pressed):
+    """Clicks on it twice."""
+
+    do: Literal["double_click"]
+
+
+class Hover(OnElement):
+    """Moves the mouse there, for menus that open by it."""
+
+    do: Literal["hover"]
+
+
+class Type(OnElement):
+    """Gives a field its value as a person would: types into a box, picks in a list, sets a colour or a date."""
+
+    do: Literal["type"]
+    text: Annotated[Text, Field(max_length=100_000)]
+
+
+class Press(Acting):
+    """A key, by the name that Chrome has for it: `Enter`, `Tab`, `a`. `how` is for keys that are held."""
+
+    do: Literal["press"]
+    key: Annotated[str, Field(min_length=1, max_length=50)]
+    how: Literal["press", "down", "up"] = "press"
+
+
+class Select(OnElement):
+    """Picks one of a list: by its value, or by what a person reads there."""
+
+    do: Literal["select"]
+    option: Annotated[Text, Field(max_length=10_000)]
+
+
+class Check(OnElement):
+    """Ticks a box, or clears it."""
+
+    do: Literal["check"]
+    checked: bool = True
+
+
+class Upload(OnElement):
+    """Gives a field a file out of the folder `files` beside the recording, by its name alone."""
+
+    do: Literal["upload"]
+    file: FileText
+
+
+class Scroll(Acting):
+    """To a position of the window, or of an element; without one until the element is in sight, or to the end."""
+
+    do: Literal["scroll"]
+    on: Selectors | None = None
+    x: Pixels | None = None
+    y: Pixels | None = None
+
+
+class WaitFor(Acting):
+    """Waits for one thing: an element (`on`), a `text`, a `url`, rest on the network, or some seconds."""
+
+    do: Literal["wait_for"]
+    on: Selectors | None = None
+    state: Literal["visible", "hidden", "attached", "detached"] = "visible"
+    count: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    compare: Literal[">=", "==", "<="] = ">="
+    attributes: dict[str, Text] | None = Field(default=None, max_length=50)
+    properties: dict[str, Any] | None = Field(default=None, max_length=50)
+    text: Annotated[Text, Field(min_length=1, max_length=1_000)] | None = None
+    url: Annotated[Text, Field(min_length=1, max_length=4_096)] | None = Field(
+        default=None, description="A part of the address; * stands for anything."
+    )
+    network_idle: bool = False
+    seconds: Seconds | None = None
+
+    @model_validator(mode="after")
+    def _waits_for_one_thing(self) -> Self:
+        given = [
+            self.on is not None,
+            self.text is not None,
+            self.url is not None,
+            self.network_idle,
+            bool(self.seconds),
+        ]
+        if sum(given) != 1:
+            raise ValueError("wait_for needs one of on, text, url, network_idle and seconds")
+        if self.on is None and (self.count is not None or self.attributes or self.properties):
+            raise ValueError("count, attributes and properties are those of an element: name it with on")
+        return self
+
+
+class Extract(Acting, Rule):
+    """Reads a value, by a rule, into the field of that name. The page it stands on is stored, under `page` if named."""
+
+    do: Literal["extract"]
+    field: FieldName
+    page: StoredName | None = None
+
+
+class Screenshot(Acting):
+    """Stores a picture of what is in sight, or of all of the page."""
+
+    do: Literal["screenshot"]
+    file: FileText = "screenshot.png"
+    full_page: bool = False
+
+
+class SavePage(Acting):
+    """Stores the page as it stands there."""
+
+    do: Literal["save_page"]
+    page: StoredName
+
+
+class Download(Acting):
+    """Stores the file that a click leads to, or that is at an address; by our own name for it."""
+
+    do: Literal["download"]
+    file: FileText
+    on: Selectors | None = None
+    url: Annotated[Text, Field(min_length=1, max_length=32_768)] | None = None
+    content_type: Annotated[str, Field(max_length=200)] | None = None
+
+    @model_validator(mode="after")
+    def _comes_from_somewhere(self) -> Self:
+        if (self.on is None) == (self.url is None):
+            raise ValueError("download needs either on, what is clicked, or url")
+        return self
+
+
+class Viewport(Step):
+    """The size of the window."""
+
+    do: Literal["set_viewport"]
+    width: Annotated[int, Field(ge=100, le=10_000)]
+    height: Annotated[int, Field(ge=100, le=10_000)]
+    scale: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = 1.0
+    mobile: bool = False
+    touch: bool = False
+    landscape: bool = False
+
+
+class NetworkConditions(Step):
+    """A slower network, in bytes a second and milliseconds; none at all when both rates are 0, as before at -1."""
+
+    do: Literal["network_conditions"]
+    download: Annotated[float, Field(ge=-1, le=1e12, allow_inf_nan=False)]
+    upload: Annotated[float, Field(ge=-1, le=1e12, allow_inf_nan=False)]
+    latency_ms: Annotated[float, Field(ge=0, le=60_000, allow_inf_nan=False)]
+
+
+class CloseWindow(Acting):
+    """Closes a window; the one below is in front again."""
+
+    do: Literal["close"]
+
+
+class JavaScript(Acting):
+    """Runs a script of the recording, which only the operator of this machine can allow. `until_true`: again and again
+    until it says something true."""
+
+    do: Literal["javascript"]
+    code: Annotated[str, Field(min_length=1, max_length=100_000)]
+    until_true: bool = False
+
+
+class If(Step):
+    """Steps for the case that a condition holds, and others for the case that it does not."""
+
+    do: Literal["if"]
+    condition: Condition
+    then: tuple[AnyStep, ...] = ()
+    otherwise: tuple[AnyStep, ...] = Field(default=(), alias="else")
+
+
+class ForEach(Step):
+    """The same steps for each element that matches (`on`), or for each of some `values`; at most so many.
+
+    In it `{{ loop.index }}` counts from 1, and `{{ loop.value }}` is the value, or the text of the element. `collect`
+    names the field that gets a list of records, one for each turn, of what is extracted inside.
+    """
+
+    do: Literal["for_each"]
+    on: Selectors | None = None
+    values: tuple[Annotated[Text, Field(max_length=10_000)], ...] | None = Field(default=None, max_length=1_000)
+    steps: tuple[AnyStep, ...] = Field(min_length=1)
+    most: Annotated[int, Field(ge=1, le=1_000)] = 100
+    collect: FieldName | None = None
+    target: Text = "main"
+    frame: tuple[Annotated[int, Field(ge=0, le=1_000)], ...] | None = Field(default=None, max_length=10)
+
+    @model_validator(mode="after")
+    def _goes_over_something(self) -> Self:
+        if (self.on is None) == (self.values is None):
+            raise ValueError("for_each needs either on, the elements, or values")
+        return self
+
+
+class RepeatUntil(Step):
+    """The same steps until a condition holds, at most so many times; more is a failure. `collect` as in for_each."""
+
+    do: Literal["repeat_until"]
+    condition: Condition
+    steps: tuple[AnyStep, ...] = Field(min_length=1)
+    most: Annotated[int, Field(ge=1, le=1_000)] = 100
+    collect: FieldName | None = None
+
+
+class Try(Step):
+    """Steps that may fail; then others are done in their place."""
+
+    do: Literal["try"]
+    steps: tuple[AnyStep, ...] = Field(min_length=1)
+    otherwise: tuple[AnyStep, ...] = Field(default=(), alias="else")
+
+
+class Stop(Step):
+    """Ends the recording for this item: with what there is, with `not_found`, or as a failure with a message."""
+
+    do: Literal["stop"]
+    outcome: Literal["success", "not_found", "failed"] = "success"
+    message: Annotated[Text, Field(max_length=1_000)] = ""
+
+
+AnyStep = Annotated[
+    Goto
+    | Back
+    | Forward
+    | Reload
+    | Click
+    | DoubleClick
+    | Hover
+    | Type
+    | Press
+    | Select
+    | Check
+    | Upload
+    | Scroll
+    | WaitFor
+    | Extract
+    | Screenshot
+    | SavePage
+    | Download
+    | Viewport
+    | NetworkConditions
+    | CloseWindow
+    | JavaScript
+    | If
+    | ForEach
+    | RepeatUntil
+    | Try
+    | Stop,
+    Field(discriminator="do"),
+]
+
+for _model in (If, ForEach, RepeatUntil, Try):
+    _model.model_rebuild()

@@ -1,0 +1,88 @@
+"""play: one recording for one item, in a browser. What it leaves with the session is stored by the worker, and read by
+reading/ then and later.
+
+Before: kit/action_scraper.py has the item's input. After: the session has the pages, files and pictures of the item; of
+a failure the page as it stood, and the times of the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from swath.actions.language.recording import Recording
+from swath.actions.language.step import MAIN
+from swath.actions.language.stored import page_names
+from swath.actions.language.walk import walk
+from swath.actions.player.ground import Ground
+from swath.actions.player.run import Run, Stopped
+from swath.actions.player.scope import Scope
+from swath.actions.player.timing import STEPS_FILE, StepTime, Times
+from swath.browser.session.session import BrowserSession
+from swath.domain.errors import Failed, NotFound
+from swath.domain.failure import Failure, FailureKind
+from swath.web.page import DEFAULT_NAME
+
+__all__ = ["play"]
+
+_UNSEEN: Final = frozenset({FailureKind.LAYOUT_CHANGED, FailureKind.TIMEOUT})
+_LAST_PAGE: Final = "last"  # where the names of pages are those of extract steps
+
+
+async def play(
+    recording: Recording,
+    given: Mapping[str, Any],
+    browser: BrowserSession,
+    *,
+    files: Path | None = None,
+    watch: Callable[[StepTime], None] | None = None,
+    pictures: bool = False,
+) -> None:
+    """`given` is the item's input by name, `files` the folder of what may be uploaded. With `pictures` there is one of
+    each step. Raises Failed, whose message names the step, or NotFound."""
+    ground = Ground(recording, browser, Scope(given), files)
+    times = Times(watch)
+
+    async def picture(place: str) -> None:
+        with suppress(Failed, NotFound):
+            await browser.screenshot(f"step-{place}.png")
+
+    browser.fill_in_logins()
+    if recording.dialogs == "dismiss":
+        browser.answer_no()
+    try:
+        async with ground.stage.opened(wants_windows=_wants_windows(recording)):
+            run = Run(ground, times, picture if pictures else None)
+            with suppress(Stopped):
+                await run.steps("", recording.steps)
+            if not browser.pages:
+                await browser.still(_page_name(recording))
+            await ground.stage.leave()
+    except NotFound:
+        if not browser.pages:
+            with suppress(Failed, NotFound):
+                await browser.still(_page_name(recording))  # the site's word is worth keeping
+        raise
+    except Failed as failed:
+        login = await browser.refuse()
+        browser.keep_file(STEPS_FILE, times.as_json(), "application/json")
+        if login is not None and failed.failure.kind in _UNSEEN:
+            raise Failed(Failure.of(login.kind, f"{failed.failure.message}; {login.message}")) from None
+        raise
+    if watch is not None:
+        browser.keep_file(STEPS_FILE, times.as_json(), "application/json")
+
+
+def _wants_windows(recording: Recording) -> bool:
+    """Whether a step, or what one looks at, names a window. Others are shut as soon as they open."""
+    for _, step, _ in walk(recording):
+        for part in (step, getattr(step, "condition", None)):
+            if getattr(part, "target", MAIN) != MAIN:
+                return True
+    return False
+
+
+def _page_name(recording: Recording) -> str:
+    return _LAST_PAGE if page_names(recording) else DEFAULT_NAME

@@ -1,0 +1,128 @@
+"""Orphans: browsers of ours whose owner died, also frozen ones. Killed at start and every minute, with their folders.
+
+The pool's keeper calls `reap`. Only what carries the mark of the same data folder on the same host is touched, and
+`kill_marked` is also how launch.py makes sure that nothing of one browser is left.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from swath.browser.chromium.mark import FOLDER_PREFIX, SWITCH, VARIABLE, Mark, alive
+
+__all__ = ["find_orphans", "group_members", "kill_group", "kill_marked", "reap", "wait_until_gone"]
+
+GONE_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 0.01
+
+
+def find_orphans(family: str) -> dict[int, Mark]:
+    """Processes that lead a browser or a driver of the family, and whose owner is dead."""
+    return {pid: mark for pid, mark in _marked() if mark.family == family and not alive(mark)}
+
+
+def reap(family: str) -> int:
+    """How many browsers and drivers were killed. Blocks: call it in a thread. Never raises."""
+    orphans = find_orphans(family)
+    for pid in orphans:
+        kill_group(pid)
+    wait_until_gone(orphans)
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}{family}-*"):
+        mark = Mark.read(folder.name.removeprefix(FOLDER_PREFIX))
+        if mark is not None and not alive(mark) and _ours(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+    return len(orphans)
+
+
+def kill_marked(mark: Mark) -> None:
+    """Kills what carries this very mark, and returns when it is gone, or will not go. Blocks."""
+    leaders = [pid for pid, other in _marked() if other == mark]
+    for pid in leaders:
+        kill_group(pid)
+    wait_until_gone(leaders)
+
+
+def kill_group(leader: int) -> None:
+    """The leader and all of its group; nothing but itself where it leads none."""
+    with suppress(OSError):
+        if os.getpgid(leader) == leader:
+            os.killpg(leader, signal.SIGKILL)
+        else:
+            os.kill(leader, signal.SIGKILL)
+
+
+def wait_until_gone(leaders: Iterable[int]) -> bool:
+    """Whether nothing of their groups is left. Bounded; the dead that nobody has buried yet do not count."""
+    deadline = time.monotonic() + GONE_SECONDS
+    left = list(leaders)
+    while left:
+        left = [pid for pid in left if group_members(pid)]
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(LOOK_SECONDS)
+    return not left
+
+
+def group_members(leader: int) -> list[int]:
+    """Those that live. Empty at little cost when the group is gone."""
+    try:
+        os.killpg(leader, 0)
+    except ProcessLookupError:
+        return []
+    except PermissionError:
+        pass  # there is one, and it is another user's
+    return [pid for pid in psutil.pids() if _group(pid) == leader and _lives(pid)]
+
+
+def _marked() -> Iterator[tuple[int, Mark]]:
+    for process in psutil.process_iter():
+        for read in (_on_command_line, _in_environment):
+            with suppress(psutil.Error, OSError):
+                mark = read(process)
+                if mark is not None:
+                    yield process.pid, mark
+                    break
+
+
+def _on_command_line(process: psutil.Process) -> Mark | None:
+    words = process.cmdline()
+    if "--remote-debugging-pipe" not in words:  # somebody who only speaks of a mark
+        return None
+    return next((Mark.read(word.removeprefix(SWITCH)) for word in words if word.startswith(SWITCH)), None)
+
+
+def _in_environment(process: psutil.Process) -> Mark | None:
+    if "run-driver" not in process.cmdline():
+        return None
+    return Mark.read(process.environ().get(VARIABLE, ""))
+
+
+def _group(pid: int) -> int | None:
+    with suppress(OSError):
+        return os.getpgid(pid)
+    return None
+
+
+def _lives(pid: int) -> bool:
+    with suppress(psutil.Error):
+        return bool(psutil.Process(pid).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD})
+    return False
+
+
+def _ours(folder: Path) -> bool:
+    """The temporary folder is everybody's: others may have made one of that name."""
+    with suppress(OSError):
+        status = folder.lstat()
+        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return False

@@ -1,0 +1,63 @@
+"""Keeper: looks after the browsers that run: their memory and pulse every few seconds, and orphans every minute.
+
+A loop beside pool.py, started with it by bootstrap. What it finds the pool acts upon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from swath.browser.pool.member import Member
+from swath.browser.pool.pool import BrowserPool
+from swath.ports.clock import Clock
+
+__all__ = ["Keeper"]
+
+_log = logging.getLogger(__name__)
+
+FAR_OVER: Final = 2  # times the memory after which a browser is due: it is killed, whoever is in it
+
+
+class Keeper:
+    """`reap` kills orphans and says how many there were; it may block, and is called in a thread."""
+
+    def __init__(self, pool: BrowserPool, clock: Clock, reap: Callable[[], int]) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._reap = reap
+        self._reaped_at: float | None = None
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self.run_once()
+            await self._clock.sleep(self._pool.options.look_seconds)
+
+    async def run_once(self) -> None:
+        """Looks at everything that it is time for. Never raises."""
+        now = self._clock.boot()
+        if self._reaped_at is None or now - self._reaped_at >= self._pool.options.sweep_seconds:
+            self._reaped_at = now
+            await self._sweep()
+        await asyncio.gather(*(self._look_at(member) for member in self._pool.members))
+        self._pool.tend()
+
+    async def _sweep(self) -> None:
+        try:
+            found = await asyncio.to_thread(self._reap)
+        except Exception:  # noqa: BLE001 the next look may go better
+            _log.exception("orphaned browsers could not be looked for")
+            return
+        if found:
+            _log.warning("orphaned browser processes of a dead worker were killed: %d", found)
+
+    async def _look_at(self, member: Member) -> None:
+        member.memory_bytes, answers = await asyncio.gather(member.running.memory_bytes(), member.running.answers())
+        most_bytes = FAR_OVER * self._pool.options.most_memory_bytes
+        if not answers:
+            self._pool.lose(member, "the browser does not answer")
+        elif member.memory_bytes >= most_bytes:
+            self._pool.lose(member, f"the browser took {member.memory_bytes >> 20} MiB of memory")

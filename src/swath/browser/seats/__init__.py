@@ -1,0 +1,1 @@
+"""Seats: sessions that items share, how many there are, and which item goes where."""

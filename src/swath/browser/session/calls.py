@@ -1,0 +1,205 @@
+"""Calls: every word that is said to a browser on behalf of an item passes here, and comes back in bounded time.
+
+session.py and its neighbours call; what they get is an answer, or an exception that means something. A call
+ends early when something has happened that its author must know (`alarm`): the lease is lost, a document was no page,
+the renderer has died. Time that a document waits at the gate is nobody's, and not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from swath.browser.exits.exit import EXIT_HEADER
+from swath.browser.session.net_errors import IGNORED, failure_of, name_in
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.ports.clock import Clock
+from swath.web.transport import Response
+
+if TYPE_CHECKING:
+    from patchright.async_api import CDPSession, Page
+
+    from swath.browser.opened import Opened
+
+__all__ = ["Calls", "TookTooLong"]
+
+T = TypeVar("T")
+
+_PROBE_SECONDS: Final = 3.0
+_LOOK_SECONDS: Final = 0.05  # how soon a call is looked at again whose time stands still
+_OVERRUN_SECONDS: Final = 1.0  # how soon it is noticed that more has come than may
+_GONE: Final = re.compile(
+    r"has been closed|Connection closed|browser has disconnected|Target closed|Target crashed|Page crashed|"
+    r"Session closed|session has been detached|No target with given id",
+    re.IGNORECASE,
+)
+_MOVED: Final = re.compile(
+    r"Execution context was destroyed|frame was detached|frame got detached|page is navigating|"
+    r"Cannot find context|interrupted by another navigation|not attached to the DOM",
+    re.IGNORECASE,
+)
+
+
+class TookTooLong(Exception):
+    """The driver's own time for an action is over; the caller knows what that means."""
+
+
+class Calls:
+    """Those of one attempt. `idle_seconds` is how long documents have waited at the gate so far, on the boot clock."""
+
+    def __init__(self, opened: Opened, clock: Clock) -> None:
+        from patchright.async_api import Error, TimeoutError  # noqa: A004, PLC0415 an extra: named only where it is used
+
+        self._opened = opened
+        self._clock = clock
+        self.driver_error = Error
+        self.driver_timeout = TimeoutError
+        self._alarm: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._for_good: BaseException | None = None
+        self._told: tuple[str, str, Failure] | None = None
+        self.idle_seconds: Callable[[], float] = lambda: 0.0
+        self.awaits_site: Callable[[], bool] = lambda: False
+        self.page: Page = opened.page
+        self.cdp: CDPSession | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can be done here."""
+        return self._for_good is not None
+
+    def alarm(self, error: BaseException, *, for_good: bool = False) -> None:
+        """The present call, or else the next one, raises this; with `for_good` every later one, too."""
+        if for_good and self._for_good is None:
+            self._for_good = error
+        if not self._alarm.done():
+            self._alarm.set_exception(error)
+            self._alarm.exception()  # nobody need be there to hear it
+
+    def check(self) -> None:
+        """Raises what has happened since the last call, once; what is for good, each time."""
+        if self._alarm.done():
+            error = self._alarm.exception()
+            self._alarm = asyncio.get_running_loop().create_future()
+            if error is not None:
+                raise error
+        if self._for_good is not None:
+            raise self._for_good
+
+    async def run(self, what: str, begin: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+        """What the work comes to. Raises Failed, TookTooLong, or what the alarm was about."""
+        self.check()
+        task = asyncio.ensure_future(begin())
+        task.add_done_callback(_heard)
+        try:
+            in_time = await self._wait(task, seconds)
+            self.check()
+            if not in_time:
+                raise Failed(await self._given_up(what, seconds))
+            return task.result()
+        except self.driver_error as error:
+            raise self._meaning(error) from error
+        finally:
+            task.cancel()
+
+    async def bounded(self, work: Coroutine[Any, Any, T], seconds: float = _PROBE_SECONDS) -> T | None:
+        """For what is said on the side, when nobody waits for it: None when it does not come back, or is refused."""
+        with suppress(TimeoutError, self.driver_error):
+            async with asyncio.timeout(seconds):
+                return await work
+        return None
+
+    async def _wait(self, task: asyncio.Task[T], seconds: float) -> bool:
+        started, idle = self._clock.boot(), self.idle_seconds()
+        while not task.done() and not self._alarm.done():
+            left = seconds - (self._clock.boot() - started) + (self.idle_seconds() - idle)
+            if left <= 0 or self._overrun() is not None:
+                return False
+            slice_seconds = min(max(left, _LOOK_SECONDS), _OVERRUN_SECONDS)
+            await asyncio.wait((task, self._alarm), timeout=slice_seconds, return_when=asyncio.FIRST_COMPLETED)
+        return True
+
+    def _meaning(self, error: Exception) -> Exception:
+        """What an error of the driver's is to an author. What it does not know is the author's own mistake."""
+        text = str(error).partition("\n")[0]
+        if isinstance(error, self.driver_timeout):
+            return TookTooLong(text)
+        if _GONE.search(text):
+            return self.gone("the browser is gone, or the page's process died")
+        name = name_in(text)
+        if name is not None and name not in IGNORED:
+            return Failed(self.network_failure(name, self._tried_url(str(error))))
+        if _MOVED.search(text):
+            return Failed(Failure.of(FailureKind.NAVIGATION, "the page went elsewhere while something was done on it"))
+        return error
+
+    def has_moved(self, error: Exception) -> bool:
+        """Whether it only means that the page has gone elsewhere meanwhile."""
+        return _MOVED.search(str(error)) is not None
+
+    def gone(self, message: str) -> Failed:
+        """The browser or the page has died, which is not the item's doing; nothing more can be done here."""
+        failed = Failed(Failure.of(FailureKind.BROWSER_CRASH, message))
+        if self._for_good is None:
+            self._for_good = failed
+        return failed
+
+    def network_failure(self, name: str, url: str) -> Failure:
+        """Whose fault it was that an address was not reached: the exit knows, or else Chromium's word has to do."""
+        if self._told is None or self._told[:2] != (name, url):  # the exit tells it once, and several ask
+            way_out = self._opened.exit
+            known = None if way_out is None else way_out.overrun or way_out.trouble(url)
+            self._told = (name, url, known or failure_of(name, url))
+        return self._told[2]
+
+    def exits_own(self, response: Response) -> Failure | None:
+        """What went wrong on the way, when an answer is not the site's but the exit's word that there is none."""
+        way_out = self._opened.exit
+        if way_out is None or response.header(EXIT_HEADER) != way_out.token:
+            return None
+        return self.network_failure("ERR_CONNECTION_FAILED", response.url)
+
+    def forget(self) -> None:
+        """Something new begins; what went wrong before, and was for nobody, is of the past."""
+        self._told = None
+        if self._alarm.done():
+            self._alarm = asyncio.get_running_loop().create_future()
+
+    def _overrun(self) -> Failure | None:
+        return None if self._opened.exit is None else self._opened.exit.overrun
+
+    def _tried_url(self, text: str) -> str:
+        found = re.search(r" at (https?://\S+)", text)
+        return self.page.url if found is None else found[1]
+
+    async def _given_up(self, what: str, seconds: float) -> Failure:
+        """A call has not come back: because the site is slow, the page's scripts never end, or the browser hangs."""
+        # Before there is a way to speak to the page, nothing of a site's is there that could hold it up.
+        if self.cdp is None or await self.bounded(self.cdp.send("Browser.getVersion")) is None:
+            await self._opened.kill()
+            message = f"the browser did not come back from: {what}; it was killed"
+            return self.gone(message).failure
+        # While Chromium waits for a site to answer, it lets nobody speak to the page that is to be replaced.
+        if self.awaits_site() or await self._page_answers():
+            return self._overrun() or Failure.of(FailureKind.TIMEOUT, f"{what}: took longer than {seconds:g} s")
+        message = f"{what}: the page does not answer, for its scripts never end; it was ended after {seconds:g} s"
+        failure = Failure.of(FailureKind.TIMEOUT, message)
+        self._for_good = self._for_good or Failed(failure)
+        await self.end_renderer()
+        return failure
+
+    async def _page_answers(self) -> bool:
+        return self.cdp is not None and bool(await self.bounded(self.cdp.send("Runtime.evaluate", {"expression": "1"})))
+
+    async def end_renderer(self) -> None:
+        """Ends the process of the page, which no script can prevent; the browser and its other pages live on."""
+        if self.cdp is not None:
+            await self.bounded(self.cdp.send("Page.crash"), 0.5)  # never answered when it works
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,183 @@
+"""Elements by their names in Chrome's own accessibility tree: `aria/Search`, `aria/Search[role="button"]`.
+
+Asked by search.py for parts of that kind. Chromium is asked over CDP, and what it finds is told as a path from the
+document, so that the driver can take it up; nothing is left on the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from patchright.async_api import CDPSession, Frame
+
+    from swath.browser.session.documents import Documents
+
+__all__ = ["LOOK", "Aria", "Parts", "named_by"]
+
+Parts = Sequence[tuple[str, str]]
+
+LOOK: Final = Path(__file__).with_name("look.js").read_text("utf-8")
+_WORLD: Final = "look"
+_MOST: Final = 20  # of what one part has found, that the next is looked for in
+_MOST_NAMED: Final = 200  # that have a name, of which some are inside of what was found before
+_INSIDE: Final = """function(...roots) {
+  for (let node = this.parentNode; node; node = node.parentNode || node.host) if (roots.includes(node)) return true;
+  return false;
+}"""
+_ATTRIBUTE: Final = re.compile(
+    r"""\[\s*(?P<name>\w+)\s*=\s*(?P<quote>["'])(?P<value>(?:\\.|[^\\])*?)(?P=quote)\s*\]""", re.DOTALL
+)
+_ESCAPED: Final = re.compile(r"\\([\"'\\])")
+_NO_ELEMENTS: Final = frozenset({"StaticText", "InlineTextBox"})
+
+
+def named_by(value: str) -> dict[str, str]:
+    """What is asked of the tree, as Puppeteer reads it: `Name[role="x"]`, or attributes alone."""
+    asked: dict[str, str] = {}
+
+    def take(found: re.Match[str]) -> str:
+        if found["name"] not in ("name", "role"):
+            return found[0]
+        asked["accessibleName" if found["name"] == "name" else "role"] = _ESCAPED.sub(r"\1", found["value"])
+        return ""
+
+    name = _ATTRIBUTE.sub(take, value)
+    if name and "accessibleName" not in asked:
+        asked["accessibleName"] = name
+    return asked
+
+
+class Aria:
+    """For the frames of one attempt. Those in processes of their own have CDP sessions of their own, made on demand."""
+
+    def __init__(self, documents: Documents, driver_error: type[Exception]) -> None:
+        self._documents = documents
+        self._driver_error = driver_error
+        self._own: dict[Frame, tuple[CDPSession, str]] = {}
+
+    async def paths(self, frame: Frame, parts: Parts) -> list[list[int | str]]:
+        """Where the elements are to which a chain leads; none when the frame is just going elsewhere."""
+        try:
+            cdp, frame_id = await self._line(frame)
+            return await self._search(cdp, await _world(cdp, frame_id), parts)
+        except self._driver_error:
+            self._own.pop(frame, None)
+            return []
+
+    async def close(self) -> None:
+        """Leaves the frames."""
+        for cdp, _ in self._own.values():
+            try:
+                async with asyncio.timeout(1):
+                    await cdp.detach()
+            except (TimeoutError, self._driver_error):
+                continue  # it is gone, or will be with its page
+
+    async def _line(self, frame: Frame) -> tuple[CDPSession, str]:
+        """The CDP session of a frame, and what Chromium calls it."""
+        parent = frame.parent_frame
+        if parent is None:
+            line = await self._documents.open(frame.page)
+            return line.cdp, line.main_frame
+        if frame not in self._own:
+            try:
+                cdp = await frame.page.context.new_cdp_session(frame)
+                tree = await cdp.send("Page.getFrameTree")
+                self._own[frame] = (cdp, tree["frameTree"]["frame"]["id"])
+            except self._driver_error:  # it is in the process of its parent
+                return await self._inside(parent, frame)
+        return self._own[frame]
+
+    async def _inside(self, parent: Frame, frame: Frame) -> tuple[CDPSession, str]:
+        cdp, parent_id = await self._line(parent)
+        owner = await frame.frame_element()
+        path = await owner.evaluate(f"node => {{ {LOOK}; return path(node); }}")
+        world = await _world(cdp, parent_id)
+        element = await _call(cdp, world, f"function(steps) {{ {LOOK}; return walk(steps); }}", [path])
+        told = await cdp.send("DOM.describeNode", {"objectId": element["objectId"]})
+        return cdp, told["node"]["frameId"]
+
+    async def _search(self, cdp: CDPSession, world: int, parts: Parts) -> list[list[int | str]]:
+        document = (await _call(cdp, world, "function() { return document; }"))["objectId"]
+        roots = [document]
+        for kind, value in parts:
+            if kind == "aria":
+                roots = await self._named(cdp, world, document, value, () if roots == [document] else roots[:_MOST])
+            else:
+                work = [self._part(cdp, root, kind, value) for root in roots[:_MOST]]
+                roots = [found for one in await asyncio.gather(*work) for found in one]
+        told = await asyncio.gather(*(self._path(cdp, root) for root in roots[:_MOST]))
+        return [path for path in told if path is not None]
+
+    async def _part(self, cdp: CDPSession, root: str, kind: str, value: str) -> list[str]:
+        script = f"function(kind, value) {{ {LOOK}; return part(this, [kind, value]); }}"
+        found = await _call_on(cdp, root, script, [{"value": kind}, {"value": value}])
+        return await _items(cdp, found["objectId"])
+
+    async def _named(self, cdp: CDPSession, world: int, document: str, value: str, inside: Sequence[str]) -> list[str]:
+        """Asked of the whole document: from an element that the tree leaves out, such as most hosts of shadow roots,
+        Chromium finds nothing. What is not inside of one of these, if any are given, is left out afterwards."""
+        told = await cdp.send("Accessibility.queryAXTree", {"objectId": document, **named_by(value)})
+        nodes = [node for node in told["nodes"] if node.get("role", {}).get("value") not in _NO_ELEMENTS]
+        ids = [node["backendDOMNodeId"] for node in nodes if "backendDOMNodeId" in node]
+        most = _MOST_NAMED if inside else _MOST
+        resolved = await asyncio.gather(*(self._resolved(cdp, world, node_id) for node_id in ids[:most]))
+        found = [one for one in resolved if one is not None]
+        if not inside:
+            return found
+        roots = [{"objectId": root} for root in inside]
+        kept = await asyncio.gather(*(_call_on(cdp, one, _INSIDE, roots, by_value=True) for one in found))
+        return [one for one, told in zip(found, kept, strict=True) if told.get("value")]
+
+    async def _resolved(self, cdp: CDPSession, world: int, node_id: int) -> str | None:
+        try:
+            asked = {"backendNodeId": node_id, "executionContextId": world}
+            return str((await cdp.send("DOM.resolveNode", asked))["object"]["objectId"])
+        except self._driver_error:  # it is in another frame, or has gone
+            return None
+
+    async def _path(self, cdp: CDPSession, found: str) -> list[int | str] | None:
+        script = f"function() {{ {LOOK}; return path(this); }}"
+        told = await _call_on(cdp, found, script, by_value=True)
+        path: list[int | str] | None = told.get("value")
+        return path
+
+
+async def _world(cdp: CDPSession, frame_id: str) -> int:
+    """A world of our own in a frame: the same each time that it is asked for."""
+    made = await cdp.send("Page.createIsolatedWorld", {"frameId": frame_id, "worldName": _WORLD})
+    return int(made["executionContextId"])
+
+
+async def _call(cdp: CDPSession, world: int, script: str, arguments: Sequence[Any] = ()) -> dict[str, Any]:
+    asked = {
+        "functionDeclaration": script,
+        "executionContextId": world,
+        "arguments": [{"value": one} for one in arguments],
+    }
+    told: dict[str, Any] = (await cdp.send("Runtime.callFunctionOn", asked))["result"]
+    return told
+
+
+async def _call_on(
+    cdp: CDPSession, found: str, script: str, arguments: Sequence[Mapping[str, Any]] = (), *, by_value: bool = False
+) -> dict[str, Any]:
+    asked = {
+        "functionDeclaration": script,
+        "objectId": found,
+        "arguments": list(arguments),
+        "returnByValue": by_value,
+    }
+    told: dict[str, Any] = (await cdp.send("Runtime.callFunctionOn", asked))["result"]
+    return told
+
+
+async def _items(cdp: CDPSession, array: str) -> list[str]:
+    told = await cdp.send("Runtime.getProperties", {"objectId": array, "ownProperties": True})
+    found = [one["value"]["objectId"] for one in told["result"] if one["name"].isdecimal()]
+    return found[:_MOST]

@@ -1,0 +1,108 @@
+"""Gestures: what a hand does to one element, as Chrome recorded it. The driver waits until it can be done: in sight, at
+rest, not disabled, and not covered by anything else.
+
+stage.py has found the element, and comes again with another when this one did not let itself be touched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from swath.browser.session.calls import Calls
+
+if TYPE_CHECKING:
+    from patchright.async_api import CDPSession, ElementHandle
+
+__all__ = ["Touch", "hover", "touch"]
+
+Button = Literal["primary", "auxiliary", "secondary", "back", "forward"]
+
+_BUTTONS: Final[dict[str, Literal["left", "middle", "right"]]] = {
+    "primary": "left",
+    "auxiliary": "middle",
+    "secondary": "right",
+}
+_BITS: Final = {"back": 8, "forward": 16}
+_NO_TOUCH: Final = "does not support tap"
+# Offsets are counted from the border of an element, as Chrome records them; the driver counts from its padding.
+_BOX: Final = """node => {
+  const box = node.getBoundingClientRect();
+  return [box.width, box.height, node.clientLeft || 0, node.clientTop || 0];
+}"""
+
+
+class Touch(msgspec.Struct, frozen=True, kw_only=True):
+    """How an element is clicked on. Offsets that lie outside of it are as if they were not given."""
+
+    times: Literal[1, 2] = 1
+    button: Button = "primary"
+    device: Literal["mouse", "pen", "touch"] = "mouse"
+    offset_x: float | None = None
+    offset_y: float | None = None
+    hold_ms: float | None = None
+
+
+async def touch(calls: Calls, handle: ElementHandle, how: Touch, ms: float) -> None:
+    """Raises the driver's timeout when it cannot be done in that time."""
+    position = await _position(handle, how)
+    if how.button in _BITS:
+        await _unusual(calls, handle, how, position, ms)
+        return
+    options: dict[str, Any] = {"timeout": ms}
+    if position is not None:
+        options["position"] = {"x": position[0], "y": position[1]}
+    if how.device == "touch" and await _tapped(calls, handle, how, options):
+        return
+    options |= {"button": _BUTTONS[how.button], "delay": how.hold_ms}
+    await (handle.click(**options) if how.times == 1 else handle.dblclick(**options))
+
+
+async def hover(handle: ElementHandle, ms: float) -> None:
+    """The mouse stands over it."""
+    await handle.hover(timeout=ms)
+
+
+async def _position(handle: ElementHandle, how: Touch) -> tuple[float, float] | None:
+    if how.offset_x is None and how.offset_y is None:
+        return None
+    width, height, left, top = await handle.evaluate(_BOX)
+    x = width / 2 if how.offset_x is None else how.offset_x
+    y = height / 2 if how.offset_y is None else how.offset_y
+    if not (0 <= x < width and 0 <= y < height):
+        return None
+    return x - left, y - top
+
+
+async def _tapped(calls: Calls, handle: ElementHandle, how: Touch, options: dict[str, Any]) -> bool:
+    """Whether this browser has a screen to be touched."""
+    try:
+        for _ in range(how.times):
+            await handle.tap(**options)
+    except calls.driver_error as error:
+        if _NO_TOUCH in str(error):
+            return False
+        raise
+    return True
+
+
+async def _unusual(
+    calls: Calls, handle: ElementHandle, how: Touch, position: tuple[float, float] | None, ms: float
+) -> None:
+    """The buttons at the side of a mouse, which the driver does not know."""
+    await handle.hover(timeout=ms, **({} if position is None else {"position": {"x": position[0], "y": position[1]}}))  # type: ignore[arg-type] # one position or none
+    box, cdp = await handle.bounding_box(), calls.cdp
+    if box is None or cdp is None:
+        return
+    left, top = (await handle.evaluate(_BOX))[2:]
+    dx, dy = (box["width"] / 2, box["height"] / 2) if position is None else (position[0] + left, position[1] + top)
+    await _press(cdp, how, box["x"] + dx, box["y"] + dy)
+
+
+async def _press(cdp: CDPSession, how: Touch, x: float, y: float) -> None:
+    at = {"x": x, "y": y, "button": how.button, "clickCount": 1}
+    for count in range(1, how.times + 1):
+        pressed = {**at, "type": "mousePressed", "buttons": _BITS[how.button], "clickCount": count}
+        await cdp.send("Input.dispatchMouseEvent", pressed)
+        await cdp.send("Input.dispatchMouseEvent", {**at, "type": "mouseReleased", "buttons": 0, "clickCount": count})

@@ -1,0 +1,247 @@
+"""Stage: one session, seen as a recording sees it: windows by their targets, frames by their numbers, and elements by
+alternatives of which the first that can be acted upon wins.
+
+Before: actions/player says what each step does. After: search.py looks, gestures.py and fields.py touch; documents that
+come of it pass the gate as all of the session do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from swath.browser.session.session import BrowserSession
+from swath.browser.stage.aria import Aria
+from swath.browser.stage.deadline import Deadline
+from swath.browser.stage.navigation import Navigation
+from swath.browser.stage.not_yet import NotYet
+from swath.browser.stage.place import Place
+from swath.browser.stage.search import Chains, Found, Needed, Search
+from swath.browser.stage.target import MAIN, NEWEST, Target
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.web.address import shown
+
+if TYPE_CHECKING:
+    from patchright.async_api import Frame, Page
+
+__all__ = ["MAIN", "NEWEST", "TRIAL_MS", "Between", "Do", "Stage", "frame_of"]
+
+T = TypeVar("T")
+Do = Callable[[Found, Deadline], Awaitable[None]]
+Between = Callable[[Place, Deadline], Awaitable[None]]
+
+_MAIN: Final = Target(MAIN)
+_NEWEST: Final = Target(NEWEST)
+TRIAL_MS: Final = 1_500.0  # that one element is tried before it is another's turn
+_LOOKS_SECONDS: Final = (0.02, 0.05, 0.05, 0.1)  # between two looks; the last again and again
+_MARGIN_SECONDS: Final = 5.0
+_DONE: Final = "action done"  # in the driver's log, when only what came of it took too long
+_WINDOW_SECONDS: Final = 0.3  # that a window of another address than the one wanted gets to go there
+
+
+class Stage:
+    """For one play of a recording. `between` is asked whenever something is not there yet: it may raise."""
+
+    def __init__(self, session: BrowserSession) -> None:
+        self.session = session
+        self.inside = session.inside
+        self.calls = self.inside.hands.calls
+        self._aria = Aria(self.inside.documents, self.calls.driver_error)
+        self.search = Search(self.calls, self._aria)
+
+    @asynccontextmanager
+    async def opened(self, *, wants_windows: bool) -> AsyncIterator[Stage]:
+        """With `wants_windows`, windows that pages open stay, and can be targets."""
+        try:
+            if wants_windows:
+                async with self.inside.windows.wanted():
+                    yield self
+            else:
+                yield self
+        finally:
+            await self._aria.close()
+
+    async def run(
+        self, what: str, seconds: float, work: Callable[[Deadline], Coroutine[Any, Any, T]], *, leads_on: bool = False
+    ) -> T:
+        """Bounded in any case. The work keeps to its deadline; a document that it `leads_on` to has the policy's time
+        beside."""
+        deadline = Deadline(self.inside.clock, self.calls.idle_seconds, seconds)
+        beyond = self.inside.hands.options.timeouts.navigation_seconds if leads_on else 0.0
+        return await self.calls.run(what, lambda: work(deadline), seconds + beyond + _MARGIN_SECONDS)
+
+    async def leave(self) -> None:
+        """It ended well: the first window is in front again, as if no other had been."""
+        await self.calls.bounded(self.inside.windows.bring(self.inside.windows.main))
+
+    # -- where ---------------------------------------------------------------------------------------------------------
+
+    async def place(self, target: Target, path: Sequence[int] | None, deadline: Deadline) -> Place:
+        """Where a step acts, in front. Waits for a window that is to open, and for a frame; a target that nothing has
+        as its address is the newest window that was opened, unless the address holds data of the item."""
+        windows = self.inside.windows
+        while True:
+            await windows.settle()
+            place = self.place_now(target, path, strict=not self._gives_up(deadline))
+            if place is not None and place.frame is not None:
+                await windows.bring(place.page)
+                await self.inside.documents.settle()
+                return place
+            if deadline.is_over:
+                raise self._no_place(target, path, place)
+            await deadline.pause(_LOOKS_SECONDS[-1])
+
+    def place_now(self, target: Target, path: Sequence[int] | None, *, strict: bool = False) -> Place | None:
+        """The same without waiting. `strict`: None when no window or frame has the address."""
+        windows, path = self.inside.windows, tuple(path or ())
+        newest = Place(windows.above[-1], None, path) if windows.above else None
+        if target == _MAIN:
+            return Place(windows.main, None, path)
+        if target == _NEWEST:
+            return newest
+        pages = [*reversed(windows.above), windows.main]
+        for fits in (target.is_at, target.is_near):
+            for page in pages:
+                if fits(page.url):
+                    return Place(page, None, path)
+            for page in pages:
+                for frame in page.frames:
+                    if frame.parent_frame is not None and fits(frame.url):
+                        return Place(page, frame, path)
+        return None if strict or target.sure else newest
+
+    def _gives_up(self, deadline: Deadline) -> bool:
+        """Whether it is no use to wait for an address any longer: a window is there that may be meant."""
+        return bool(self.inside.windows.above) and deadline.spent_seconds >= _WINDOW_SECONDS
+
+    def _no_place(self, target: Target, path: Sequence[int] | None, place: Place | None) -> Failed:
+        if place is None and target == _NEWEST:
+            return Failed(Failure.of(FailureKind.LAYOUT_CHANGED, "no window was opened, or it is shut again"))
+        if place is None:
+            return Failed(Failure.of(FailureKind.LAYOUT_CHANGED, f"no window or frame is at {shown(target.address)}"))
+        numbers = ".".join(map(str, path or ()))
+        message = f"the page {shown(place.page.url)} has no frame {numbers}"
+        return Failed(Failure.of(self._kind(place), message))
+
+    # -- what is done --------------------------------------------------------------------------------------------------
+
+    async def act(
+        self,
+        place: Place,
+        deadline: Deadline,
+        do: Callable[[Deadline], Awaitable[T]],
+        *,
+        navigates: bool = False,
+    ) -> T | None:
+        """Does something, and waits for what comes of it: windows, a document, and with `navigates` for a navigation,
+        from the moment of the action. None when it has shut its own window."""
+        documents, before = self.inside.documents, self.inside.documents.shown_in(place.page)
+        self.inside.hands.expected = ()
+        with Navigation(place, self.inside.windows) as navigation:
+            try:
+                done = await do(deadline)
+            except self.calls.driver_error:
+                if not navigation.has_closed:  # what shuts its own window has done what it should
+                    raise
+                return None
+            await self._flush(place.page)
+            await documents.settle(place.page)
+            await self.inside.windows.settle()
+            if navigates:
+                await navigation.wait(deadline)
+                await documents.settle(place.page)
+            if navigates or documents.shown_in(place.page) is not before:
+                await self.loaded(place.page, deadline)
+        return done
+
+    async def on_element(
+        self, place: Place, chains: Chains, deadline: Deadline, do: Do, *, needed: Needed = "visible", between: Between
+    ) -> Found:
+        """Acts on the first alternative that lets itself be acted upon. Raises Failed when none does in time."""
+        tired: list[int] = []
+        turn, there = 0, False
+        reason: NotYet | None = None
+        while True:
+            looked = await self.search.first(place, chains, needed, tired)
+            there = looked.there
+            if looked.found is not None:
+                try:
+                    if await self._tried(looked.found, deadline, do):
+                        return looked.found
+                except NotYet as not_yet:
+                    reason = not_yet
+                tired.append(looked.found.alternative)
+            if deadline.is_over:
+                raise self._missing(place, chains, deadline, there=there, reason=reason)
+            await between(place, deadline)
+            await deadline.pause(_LOOKS_SECONDS[min(turn, len(_LOOKS_SECONDS) - 1)])
+            await self.inside.documents.settle(place.page)
+            turn += 1
+
+    async def until(
+        self, place: Place, deadline: Deadline, holds: Callable[[], Awaitable[bool]], between: Between
+    ) -> bool:
+        """Whether something came to hold in time."""
+        turn = 0
+        while not await holds():
+            if deadline.is_over:
+                return False
+            await between(place, deadline)
+            await deadline.pause(_LOOKS_SECONDS[min(turn, len(_LOOKS_SECONDS) - 1)])
+            await self.inside.documents.settle(place.page)
+            turn += 1
+        return True
+
+    async def _tried(self, found: Found, deadline: Deadline, do: Do) -> bool:
+        try:
+            await do(found, deadline)
+        except self.calls.driver_timeout as error:
+            return _DONE in str(error) or self.inside.documents.is_busy
+        except self.calls.driver_error as error:
+            if not self.calls.has_moved(error):
+                raise
+            return False
+        return True
+
+    # -- why not -------------------------------------------------------------------------------------------------------
+
+    def _missing(
+        self, place: Place, chains: Chains, deadline: Deadline, *, there: bool, reason: NotYet | None
+    ) -> Failed:
+        where = f"the page {shown(place.page.url)}"
+        name = " > ".join(f"{kind}/{value}" for kind, value in chains[0])
+        others = f" (nor what the other {len(chains) - 1} selectors say)" if len(chains) > 1 else ""
+        if reason is not None:
+            return Failed(Failure.of(reason.kind, f"on {where} {name} {reason.why} after {deadline.seconds:g} s"))
+        if there:
+            message = f"on {where} {name} is there, but hidden, covered or disabled for {deadline.seconds:g} s"
+            return Failed(Failure.of(FailureKind.TIMEOUT, message))
+        kind = self._kind(place)
+        tail = "" if kind is FailureKind.LAYOUT_CHANGED else f", and had not loaded after {deadline.seconds:g} s"
+        return Failed(Failure.of(kind, f"{where} has no {name}{others}{tail}"))
+
+    def _kind(self, place: Place) -> FailureKind:
+        """Of what is missing: the layout's change on a page that has loaded, and a timeout on one that has not."""
+        document = self.inside.documents.shown_in(place.page)
+        return FailureKind.LAYOUT_CHANGED if document is None or document.loaded else FailureKind.TIMEOUT
+
+    async def _flush(self, page: Page) -> None:
+        """What the browser has said until now is heard: that a document, or a window, was asked for."""
+        if not page.is_closed() and self.calls.cdp is not None:
+            await self.calls.bounded(self.calls.cdp.send("Page.enable"), 1.0)
+
+    async def loaded(self, page: Page, deadline: Deadline) -> None:
+        """Until its pictures are there too, if that is soon: scripts may wait for them."""
+        while not deadline.is_over and not page.is_closed():
+            document = self.inside.documents.shown_in(page)
+            if document is None or document.loaded:
+                return
+            await deadline.pause(0.02)
+
+
+def frame_of(place: Place) -> Frame | None:
+    """For those who store what stands there; None for a window's own."""
+    frame = place.frame
+    return None if frame is None or frame is place.page.main_frame else frame

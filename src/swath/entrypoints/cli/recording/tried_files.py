@@ -1,0 +1,35 @@
+"""What `swath recording try` leaves in its folder: pages, pictures and files by their names, and the record as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from swath.domain.errors import BadInput
+from swath.domain.keys import REFUSED_PAGE, download_name, page_name
+
+if TYPE_CHECKING:
+    from swath.web.collected import Collected
+
+__all__ = ["write_tried"]
+
+
+def write_tried(folder: Path, collected: Collected | None, data: Any) -> list[str]:
+    """The names of the files, in the place of what an earlier try has left under them."""
+    files: dict[str, bytes] = {}
+    if collected is not None:
+        files |= {page_name(name): page.body for name, page in collected.kept.items()}
+        files |= {download_name(kept.name): kept.page.body for kept in collected.downloads}
+        if collected.refused is not None:
+            files[page_name(REFUSED_PAGE)] = collected.refused.body
+    if data is not None:
+        files["record.json"] = json.dumps(data, indent=2, ensure_ascii=False).encode()
+    try:
+        for name, body in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(body)
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot be written: {error.strerror}; choose another with --output") from None
+    return sorted(files)

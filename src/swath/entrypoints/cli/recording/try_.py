@@ -1,0 +1,187 @@
+"""`swath recording try`: plays a recording on one input in a real browser, under the same rules as a job, and shows
+each step with its time. What it saw is left in a folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import click
+
+from swath.actions.player.timing import StepTime
+from swath.bootstrap import make_registry, open_services, open_visit
+from swath.domain.errors import BadInput, Failed, NotFound, SiteHeld
+from swath.domain.explain import listed, near
+from swath.domain.failure import Failure, FailureKind
+from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.options import complete_files, complete_scrapers, json_option
+from swath.entrypoints.cli.output import print_json, print_table
+from swath.entrypoints.cli.recording.tried_files import write_tried
+from swath.entrypoints.cli.session import begin, run_async
+from swath.kit.action_scraper import ActionScraper
+from swath.pipeline.accept.file_source import FileSource
+from swath.pipeline.accept.rows import BadRow
+from swath.pipeline.extract.extract import extract_record
+from swath.settings import Settings
+
+if TYPE_CHECKING:
+    from swath.web.collected import Collected
+
+__all__ = ["try_"]
+
+_OUTCOMES: Final = {
+    "done": "ok",
+    "passed_over": "passed over",
+    "failed": "FAILED",
+    "not_found": "not found",
+    "stopped": "stopped",
+}
+
+
+class _Tried(NamedTuple):
+    """What it came to. `collected` is None when no browser could be opened."""
+
+    steps: list[StepTime]
+    collected: Collected | None
+    outcome: Literal["success", "not_found", "failed"]
+    data: Any = None
+    message: str | None = None
+    kind: str | None = None
+
+
+@click.command("try")
+@click.argument("file", metavar="RECORDING", shell_complete=complete_scrapers)
+@click.option("--input", "inputs", metavar="NAME=VALUE", multiple=True, help="A value of the item; may be repeated.")
+@click.option("--items", metavar="FILE", shell_complete=complete_files, help="CSV, JSON or JSON Lines to take it from.")
+@click.option("--row", type=click.IntRange(1), default=1, show_default=True, help="Which row of --items.")
+@click.option("--output", metavar="FOLDER", help="Where pages, pictures and the record go; else <recording>-try.")
+@click.option(
+    "--screenshots",
+    type=click.Choice(["all", "failure"]),
+    default="failure",
+    show_default=True,
+    help="A picture of each step, or of a failure only.",
+)
+@json_option
+def try_(
+    file: str,
+    inputs: tuple[str, ...],
+    items: str | None,
+    row: int,
+    output: str | None,
+    screenshots: str,
+    as_json: bool,
+) -> ExitCode:
+    """Play RECORDING, a file or a scraper's id, on one input. What is not given is taken from what was recorded."""
+    settings = begin()
+    found, _ = make_registry(settings).resolve(file)
+    if not isinstance(found, ActionScraper):
+        raise BadInput(f"{file} is no recording; `swath recording try` plays recordings only")
+    raw = _examples(found) | (_row_of(items, row) if items is not None else {}) | _pairs(inputs, found)
+    tried = run_async(_play(settings, found, raw, pictures=screenshots == "all"))
+    folder = Path(output or f"{found.id}-try")
+    written = write_tried(folder, tried.collected, tried.data)
+    if as_json:
+        print_json(_as_json(tried, folder, written))
+    else:
+        _print(tried, folder, written)
+    return ExitCode.FAILED if tried.outcome == "failed" else ExitCode.COMPLETE
+
+
+async def _play(settings: Settings, scraper: ActionScraper, raw: dict[str, Any], *, pictures: bool) -> _Tried:
+    try:
+        item = scraper.parse_input(raw)
+        start_url = scraper.start_url(item)
+    except Failed as failed:
+        raise BadInput(f"the input does not fit: {failed.failure.message}; give it with --input NAME=VALUE") from None
+    steps: list[StepTime] = []
+    session: Collected | None = None
+    try:
+        async with open_services(settings) as services, open_visit(services, scraper, start_url) as session:
+            await scraper.play(item, session, watch=steps.append, pictures=pictures)
+        data = extract_record(scraper, list(session.kept.values()))
+    except NotFound as not_found:
+        return _Tried(steps, session, "not_found", message=str(not_found))
+    except Failed as failed:
+        return _failed(steps, session, failed.failure)
+    except SiteHeld as held:
+        return _failed(steps, session, Failure.of(FailureKind.RATE_LIMITED, str(held)))
+    return _Tried(steps, session, "success", data)
+
+
+def _failed(steps: list[StepTime], session: Collected | None, failure: Failure) -> _Tried:
+    return _Tried(steps, session, "failed", message=failure.message, kind=failure.kind.value)
+
+
+def _examples(scraper: ActionScraper) -> dict[str, Any]:
+    recording = scraper.recording
+    if isinstance(recording, str):
+        return {}
+    return {name: field.example for name, field in recording.inputs.items() if field.example is not None}
+
+
+def _pairs(given: tuple[str, ...], scraper: ActionScraper) -> dict[str, str]:
+    """A column too many is usual in a file; a name that is given by hand and is no input is a mistake."""
+    known = [field.alias or name for name, field in scraper.Input.model_fields.items()]
+    pairs = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise BadInput(f"--input {text}: write it as NAME=VALUE")
+        if name not in known:
+            there = f"its inputs are {listed(known)}" if known else "it has none"
+            raise BadInput(f"--input {name}: {scraper.id} has no input {name!r} ({there}){near(name, known)}")
+        pairs[name] = value
+    return pairs
+
+
+def _row_of(path: str, number: int) -> dict[str, Any]:
+    with FileSource(path).open() as opened:
+        for row in opened.rows:
+            if row.number == number:
+                if isinstance(row, BadRow):
+                    raise BadInput(f"{path}: {row}")
+                data = row.data.get("input", row.data)
+                return dict(data) if isinstance(data, dict) else row.data
+    raise BadInput(f"{path}: has no row {number}; rows are counted from 1, without the header")
+
+
+def _print(tried: _Tried, folder: Path, written: list[str]) -> None:
+    rows = [
+        (
+            step.place + (f" turn {'.'.join(map(str, step.turns))}" if step.turns else ""),
+            step.what,
+            f"{step.seconds:.2f} s",
+            _OUTCOMES[step.outcome] + (f", {step.tries} tries" if step.tries > 1 else ""),
+            step.selector or "",
+        )
+        for step in tried.steps
+    ]
+    print_table(("step", "what", "time", "outcome", "found by"), rows, shorten=("what", "found by"))
+    if tried.outcome == "success":
+        if tried.data is not None:
+            print_json(tried.data)
+        click.echo(f"success in {sum(step.seconds for step in tried.steps):.1f} s; {_left(folder, written)}")
+    elif tried.outcome == "not_found":
+        click.echo(f"not found: {tried.message}; {_left(folder, written)}")
+    else:
+        click.echo(f"failed, {tried.kind}: {tried.message}; {_left(folder, written)}")
+
+
+def _left(folder: Path, written: list[str]) -> str:
+    return f"{len(written)} files are in {folder}" if written else "there was nothing to keep"
+
+
+def _as_json(tried: _Tried, folder: Path, written: list[str]) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "outcome": tried.outcome,
+        "failure_kind": tried.kind,
+        "message": tried.message,
+        "steps": msgspec.to_builtins(tried.steps),
+        "data": tried.data,
+        "folder": str(folder),
+        "files": written,
+    }
