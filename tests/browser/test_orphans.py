@@ -6,7 +6,10 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -112,6 +115,33 @@ def test_folders_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -> 
             for path in (folder_of(mark) / "file", folder_of(mark)):
                 if path.exists():
                     path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_a_folder_into_which_the_dying_still_write_goes_too(tmp_path: Path) -> None:
+    family = family_of(tmp_path)
+    folder = folder_of(dead_mark(family))
+    folder.mkdir()
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(100_000):
+            if done.is_set():
+                return
+            with suppress(FileNotFoundError):
+                (folder / f"{number}").write_text("x")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    threading.Timer(0.3, done.set).start()
+    try:
+        while sum(1 for _ in folder.iterdir()) < 100:
+            time.sleep(0.001)
+        reap(family)
+        assert not folder.exists()
+    finally:
+        done.set()
+        writer.join()
+        reap(family)
 
 
 def test_marks_are_read_as_they_are_written() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,7 +20,7 @@ from swath.browser.chromium.driver import Driver
 from swath.browser.chromium.find import Chromium
 from swath.browser.chromium.mark import SWITCH, Mark, family_of, folder_of
 from swath.browser.chromium.memory import tree_bytes
-from swath.browser.chromium.orphans import kill_group, kill_marked, wait_until_gone
+from swath.browser.chromium.orphans import kill_group, kill_marked, remove_folder, wait_until_gone
 from swath.browser.chromium.surroundings import (
     chromium_environment,
     downloads_of,
@@ -198,7 +197,7 @@ def _sweep(mark: Mark, groups: tuple[int, ...]) -> None:
     """Looks at all processes only where the groups are not known, or do not go."""
     if not groups or not wait_until_gone(groups):
         kill_marked(mark)
-    shutil.rmtree(folder_of(mark), ignore_errors=True)
+    remove_folder(folder_of(mark))
 
 
 def _browser_pid(driver_pid: int, mark: Mark) -> int | None:

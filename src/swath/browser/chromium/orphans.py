@@ -21,7 +21,7 @@ import psutil
 
 from swath.browser.chromium.mark import FOLDER_PREFIX, SWITCH, VARIABLE, Mark, alive
 
-__all__ = ["find_orphans", "group_members", "kill_group", "kill_marked", "reap", "wait_until_gone"]
+__all__ = ["find_orphans", "group_members", "kill_group", "kill_marked", "reap", "remove_folder", "wait_until_gone"]
 
 GONE_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.01
@@ -41,8 +41,18 @@ def reap(family: str) -> int:
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}{family}-*"):
         mark = Mark.read(folder.name.removeprefix(FOLDER_PREFIX))
         if mark is not None and not alive(mark) and _ours(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
     return len(orphans)
+
+
+def remove_folder(folder: Path) -> None:
+    """What a browser left behind may write for a moment more: tried until it is gone. Bounded, blocks, never raises."""
+    deadline = time.monotonic() + GONE_SECONDS
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists() or time.monotonic() > deadline:
+            return
+        time.sleep(LOOK_SECONDS)
 
 
 def kill_marked(mark: Mark) -> None:

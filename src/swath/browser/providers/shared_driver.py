@@ -6,11 +6,11 @@ Started when first needed, and anew when it has died. Browsers of our own have o
 from __future__ import annotations
 
 import asyncio
-import shutil
 from typing import TYPE_CHECKING, Final
 
 from swath.browser.chromium.driver import Driver
 from swath.browser.chromium.mark import Mark, folder_of
+from swath.browser.chromium.orphans import remove_folder
 from swath.browser.chromium.surroundings import driver_environment
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
@@ -65,4 +65,4 @@ class SharedDriver:
         driver, self._driver, self._chromium = self._driver, None, None
         if driver is not None:
             await driver.stop()
-        await asyncio.to_thread(shutil.rmtree, folder_of(self._mark), ignore_errors=True)
+        await asyncio.to_thread(remove_folder, folder_of(self._mark))
