@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import typing
 from typing import Any, Final
 
@@ -15,19 +14,11 @@ from swath.actions.language.recording import Recording
 from swath.actions.language.template import render
 from swath.actions.language.walk import walk
 from swath.domain.errors import BadInput
+from tests.actions.importing.written import recording, typed
 
 pytestmark = pytest.mark.req("A3")
 
 APN: Final = "200-14-030"
-
-
-def recording(*steps: dict[str, Any], **fields: Any) -> Recording:
-    document = {"swath_recording": 1, "id": "flow", "steps": list(steps), **fields}
-    return Recording.model_validate_json(json.dumps(document))
-
-
-def typed(text: str, on: str = "#a") -> dict[str, Any]:
-    return {"do": "type", "on": on, "text": text}
 
 
 def bound(*steps: dict[str, Any], to: str = APN, **fields: Any) -> Bound:

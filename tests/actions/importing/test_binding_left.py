@@ -9,21 +9,12 @@ import pytest
 
 from swath.actions.importing import Bound, bind, import_recording
 from swath.actions.importing.binding.dates import other_writings
-from swath.actions.language.recording import Recording
 from swath.domain.errors import BadInput
+from tests.actions.importing.written import recording, typed
 
 pytestmark = pytest.mark.req("A3")
 
 APN: Final = "200-14-030"
-
-
-def recording(*steps: dict[str, Any], **fields: Any) -> Recording:
-    document = {"swath_recording": 1, "id": "flow", "steps": list(steps), **fields}
-    return Recording.model_validate_json(json.dumps(document))
-
-
-def typed(text: str, on: str = "#a") -> dict[str, Any]:
-    return {"do": "type", "on": on, "text": text}
 
 
 def keys(*pressed: str) -> list[dict[str, Any]]:

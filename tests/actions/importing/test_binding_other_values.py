@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from swath.actions.importing import Bound, bind, suggest
-from swath.actions.language.recording import Recording
 from swath.actions.language.template import render
+from tests.actions.importing.written import recording, typed
 
 pytestmark = pytest.mark.req("A3")
 
@@ -24,14 +24,6 @@ VALUE: Final = st.builds(
     st.sampled_from(["/", " ", "&", "'", '"', "\\", "ü", "é ", "+", ",", "#", "?", "%", "="]),
     st.text("0123456789", min_size=4, max_size=6),
 )
-
-
-def recording(*steps: dict[str, Any]) -> Recording:
-    return Recording.model_validate_json(json.dumps({"swath_recording": 1, "id": "flow", "steps": list(steps)}))
-
-
-def typed(text: str, on: str = "#a") -> dict[str, Any]:
-    return {"do": "type", "on": on, "text": text}
 
 
 def opened(query: str) -> dict[str, Any]:

@@ -195,18 +195,25 @@ actions:
     assert ["taken for text" in str(one) or "is dropped" in str(one) for one in found.remarks].count(True) == 2
 
 
-def test_scripts_passwords_and_uploads_get_the_notes_that_chromes_get() -> None:
-    mapping = """
+REEL = """
 swath_mapping: 1
 name: Reel
 steps: steps
 action: kind
 actions:
   open: {do: goto, fields: {url: url}}
+"""
+
+
+def test_scripts_passwords_and_uploads_get_the_notes_that_chromes_get() -> None:
+    mapping = (
+        REEL
+        + """\
   run: {do: javascript, fields: {code: code}}
   fill: {do: type, fields: {on: css, text: value}}
   attach: {do: upload, fields: {on: css, file: value}}
 """
+    )
     steps = [
         {"kind": "open", "url": "https://a.test/"},
         {"kind": "run", "code": "1"},
@@ -223,15 +230,12 @@ actions:
 
 @pytest.mark.parametrize(("heading", "name"), [("1st owner", "n_1st_owner"), ("Model dump", "n_model_dump")])
 def test_a_field_gets_a_name_that_a_record_can_have(heading: str, name: str) -> None:
-    mapping = """
-swath_mapping: 1
-name: Reel
-steps: steps
-action: kind
-actions:
-  open: {do: goto, fields: {url: url}}
+    mapping = (
+        REEL
+        + """\
   read: {do: extract, fields: {on: css, field: {from: as, type: field_name}}}
 """
+    )
     steps = [{"kind": "open", "url": "https://a.test/"}, {"kind": "read", "css": "#a", "as": heading}]
     found = read({"steps": steps}, mapping)
     assert steps_of(found)[1]["field"] == name

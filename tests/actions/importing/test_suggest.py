@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,17 +9,9 @@ from hypothesis import strategies as st
 from swath.actions.checking.names import objection_to_name
 from swath.actions.document import check_recording
 from swath.actions.importing import bind, suggest
-from swath.actions.language.recording import Recording
+from tests.actions.importing.written import recording, typed
 
 pytestmark = pytest.mark.req("A3")
-
-
-def recording(*steps: dict[str, Any]) -> Recording:
-    return Recording.model_validate_json(json.dumps({"swath_recording": 1, "id": "flow", "steps": list(steps)}))
-
-
-def typed(text: str, on: str) -> dict[str, Any]:
-    return {"do": "type", "on": on, "text": text}
 
 
 def test_the_surest_comes_first_and_all_can_be_bound_together() -> None:
