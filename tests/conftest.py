@@ -1,3 +1,4 @@
+import os
 import signal
 
 import pytest
@@ -18,3 +19,20 @@ if (
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Long bytes do not name a test: they say nothing, and packed ones differ between two test processes."""
     return argname if isinstance(val, bytes) and len(val) > 40 else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each test process begins with its share of the long ones, so that none of them is left alone at the end.
+
+    Processes are given tests in a row, as many to each; those that are done take some of the others' last ones.
+    """
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = [item for item in items if not item.get_closest_marker("long")]
+    ordered: list[pytest.Item] = []
+    for number in range(processes):
+        first = long[number::processes]
+        share = (len(items) - len(ordered)) // (processes - number) - len(first)
+        ordered += first + others[: max(share, 0)]
+        del others[: max(share, 0)]
+    items[:] = ordered + others

@@ -29,9 +29,8 @@ SEARCH = "step 8 (wait for #parcelNumber): it is not visible after 6 s"
 YEARS = "step 10 (wait for #end): it is not visible after 6 s"
 
 
-@pytest.mark.timeout(
-    600
-)  # 50 items twice, and those that are spoiled wait for their time: two minutes of a busy machine
+@pytest.mark.long
+@pytest.mark.timeout(600)  # those that are spoiled wait for their time: two minutes of a busy machine
 def test_outcomes_are_the_countys_and_failures_name_their_steps(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     command = [sys.executable, "-m", "swath.testing.recordings", "--short", "--seed", "7"]
@@ -45,14 +44,14 @@ def test_outcomes_are_the_countys_and_failures_name_their_steps(tmp_path: Path) 
     assert report.exists(), done.stderr
     figures = json.loads(report.read_text(encoding="utf-8"))
     assert (done.returncode, figures["problems"]) == (0, []), done.stdout
-    for ran in figures["ran"]:
-        assert sum(ran["ended"].values()) == figures["items"] == 50
-        assert ran["ended"]["not_found"] == 4
-        assert ran["ended"]["success"] >= 40
+    assert figures["items"] == 50
+    for ran, items, not_found in zip(figures["ran"], (50, 10), (4, 1), strict=True):
+        assert sum(ran["ended"].values()) == items
+        assert ran["ended"]["not_found"] == not_found
+        assert ran["ended"]["success"] >= items * 0.8
         assert ran["verify_exit_code"] == 0
         assert ran["items_per_second"] > 0
     assert sum(figures["failed_steps"].values()) == figures["ran"][0]["failed_attempts"] > 0
-    assert len(figures["ran"]) == 2
 
 
 @pytest.fixture(scope="module")

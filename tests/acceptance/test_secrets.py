@@ -48,6 +48,7 @@ async def command_lines() -> bytes:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.req("Z7", "P1", "P4", "property 39")
 @pytest.mark.timeout(300)  # many commands one after the other; 40 s on a quiet machine
 async def test_planted_secrets_turn_up_nowhere(shell: Shell, county: DemoCounty) -> None:

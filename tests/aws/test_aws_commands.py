@@ -77,6 +77,7 @@ async def test_a_job_is_worked_on_by_two_processes_and_verifies(shell: AwsShell,
     assert len(await shell.workers_of("county")) == 2
 
 
+@pytest.mark.long
 @pytest.mark.req("W1", "Q3", "Q4")
 async def test_another_machine_takes_part_with_nothing_but_the_urls(
     machine: Callable[[str], AwsShell], shell: AwsShell, county: DemoCounty
@@ -97,6 +98,7 @@ async def test_another_machine_takes_part_with_nothing_but_the_urls(
     assert not (there.folder / "data" / "swath.db").exists()
 
 
+@pytest.mark.long
 @pytest.mark.req("W1", "Z1")
 async def test_what_a_killed_machine_held_is_done_by_another(
     machine: Callable[[str], AwsShell], shell: AwsShell, county: DemoCounty
@@ -118,6 +120,7 @@ async def test_what_a_killed_machine_held_is_done_by_another(
     assert (await there.run("jobs", "verify", "rescued"))[0] == 0
 
 
+@pytest.mark.long
 @pytest.mark.req("J5", "C1")
 async def test_a_job_is_paused_resumed_cancelled_retried_and_deleted(shell: AwsShell, county: DemoCounty) -> None:
     _parcels(shell, 40)

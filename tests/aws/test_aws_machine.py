@@ -40,6 +40,7 @@ class AwsMachine(StoreMachine):
             self.folder.cleanup()
 
 
+@pytest.mark.long
 @pytest.mark.req("Z1", "Q3", "J3", "J4", "J5", "S1", "S3", "S4", "S6", "W5")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(PARTS))

@@ -19,6 +19,7 @@ async def test_rate_holds_at_the_site_over_processes_jobs_and_a_kill(aws: Endpoi
     assert found.well, found
 
 
+@pytest.mark.long
 @pytest.mark.req("Z3")
 async def test_workers_that_do_not_keep_to_the_rate_are_found_out(aws: Endpoints, tmp_path: Path) -> None:
     hasty = Plan(processes=1, items=40, rate=20.0, concurrency=64, haste=1.5)

@@ -13,6 +13,7 @@ from swath.testing.chaos_aws.outages import run_outage
 SECONDS = 6.0
 
 
+@pytest.mark.long
 @pytest.mark.req("Z9", "Z1", "Q3")
 @pytest.mark.timeout(240)  # about 40 s on two idle cores
 @pytest.mark.parametrize("what", list(What), ids=lambda what: what.name.lower())

@@ -37,6 +37,7 @@ def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     return done.returncode, json.loads(report.read_text()), done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.req("Z1", "Z2", "Z3", "W1", "Q3", "Q5")
 @pytest.mark.timeout(300)  # about a minute on two cores that others use too
 def test_workers_on_aws_that_are_killed_and_frozen_lose_nothing(tmp_path: Path) -> None:
@@ -57,6 +58,7 @@ def test_workers_on_aws_that_are_killed_and_frozen_lose_nothing(tmp_path: Path) 
     assert visits["requests"] >= storm["items"]
 
 
+@pytest.mark.long
 @pytest.mark.req("Z1")
 @pytest.mark.timeout(300)  # about a minute on two cores that others use too
 def test_without_the_fence_the_same_run_on_aws_finds_items_counted_twice(tmp_path: Path) -> None:

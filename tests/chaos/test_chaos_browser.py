@@ -31,6 +31,7 @@ def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     return done.returncode, json.loads(report.read_text()), done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.req("B1", "W3", "Z1", "Z4")
 @pytest.mark.timeout(900)  # 200 items: some 100 s of CPU
 def test_browsers_renderers_and_workers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
@@ -44,6 +45,7 @@ def test_browsers_renderers_and_workers_that_are_killed_lose_nothing(tmp_path: P
     assert figures["verify_exit_code"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.req("B1", "Z1")
 @pytest.mark.timeout(900)  # it waits most of the time
 def test_browsers_that_are_not_replaced_are_found_out(tmp_path: Path) -> None:

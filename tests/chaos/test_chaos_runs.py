@@ -31,6 +31,7 @@ def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     return done.returncode, json.loads(report.read_text()), done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.req("Z1", "Z2", "W2", "R2")
 @pytest.mark.timeout(240)  # about 25 s on two idle cores
 def test_processes_that_are_killed_stopped_and_frozen_lose_nothing(tmp_path: Path) -> None:
@@ -47,6 +48,7 @@ def test_processes_that_are_killed_stopped_and_frozen_lose_nothing(tmp_path: Pat
     assert storm["verify_exit_code"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.req("Z1", "Z2")
 @pytest.mark.timeout(240)  # about 50 s on two idle cores
 def test_dying_and_freezing_at_every_named_point_loses_nothing(tmp_path: Path) -> None:
@@ -66,6 +68,7 @@ async def test_dying_and_freezing_inside_a_pack_leaves_nothing_half_written(tmp_
     assert [str(problem) for problem in findings.problems] == []
 
 
+@pytest.mark.long
 @pytest.mark.req("Z1")
 @pytest.mark.timeout(240)  # about 30 s on two idle cores
 def test_without_the_fence_the_same_run_finds_items_counted_twice(tmp_path: Path) -> None:

@@ -37,16 +37,18 @@ BY_HAND: Final = "demo-county-browser"
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What a form of the run differs by. `patience_seconds` is how long a step waits for what was spoiled."""
+    """What a form of the run differs by. `by_hand`: so many of the items at most are run by hand too, to compare with.
+    `patience_seconds` is how long a step waits for what was spoiled."""
 
     items: int
+    by_hand: int
     concurrency: int = 4
     failure_rate: float = 0.05
     patience_seconds: float = 6.0
 
 
-FULL: Final = Size(items=1_000)
-SHORT: Final = Size(items=50)
+FULL: Final = Size(items=1_000, by_hand=1_000)
+SHORT: Final = Size(items=50, by_hand=10)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -112,7 +114,11 @@ def _command(options: argparse.Namespace, seed: int) -> str:
 def _run(folder: Path, size: Size, seed: int, findings: Findings, figures: report.Figures) -> None:
     """The recording first; each has a county of its own, with the same luck."""
     parcels = [f"{501 + number // 1_000}-22-{number % 1_000:03}" for number in range(size.items)]
-    for name, told in (("recording", "an imported recording"), ("by-hand", f"{BY_HAND}, by hand")):
+    jobs = (
+        ("recording", "an imported recording", parcels),
+        ("by-hand", f"{BY_HAND}, by hand", parcels[: size.by_hand]),
+    )
+    for name, told, wanted in jobs:
         here, log = folder / name, folder / f"{name}.log"
         here.mkdir()
         with served(log, size.failure_rate, seed) as site:
@@ -124,10 +130,10 @@ def _run(folder: Path, size: Size, seed: int, findings: Findings, figures: repor
                 concurrency=size.concurrency,
                 patience_seconds=size.patience_seconds,
             )
-            cost = job.run(parcels)
+            cost = job.run(wanted)
         came, spoilt = job.came_to(), spoilt_in(log)
         found = Findings()
-        ended = check_outcomes(parcels, came, found, fails=bool(spoilt))
+        ended = check_outcomes(wanted, came, found, fails=bool(spoilt))
         if flow is not None:
             figures.failed_steps = check_steps(read_recording(flow), came, spoilt, found)
             figures.spoilt = dict(Counter(kind for kind, _ in spoilt.elements()))
