@@ -25,6 +25,9 @@ DISABLED_FEATURES: Final[tuple[str, ...]] = (
     # A page of suggestions behind the address bar of each window, in a process of its own: more than half of what a
     # context that serves one page would cost.
     *("WebUIOmniboxPopup", "WebUIOmniboxFullPopup", "WebUIOmniboxAimPopup"),
+    # Each document in a frame of its own, with all that belongs to one, where the next page of a site could take over
+    # the last one's: a quarter of what a page in a kept context costs. Pages cannot tell.
+    "RenderDocument",
 )
 _NOWHERE: Final = "http://nowhere.invalid:1"  # a port that Chromium itself refuses, and a host that is no site's
 
