@@ -60,7 +60,7 @@ def _sums(status: dict[str, Any]) -> tuple[int, int]:
 @pytest.mark.req("Q3", "W1", "W4")
 async def test_a_job_is_worked_on_by_two_processes_and_verifies(shell: AwsShell, county: DemoCounty) -> None:
     _parcels(shell)
-    county.switches = Switches(latency_ms=50)  # so that neither process is done before the other has begun
+    county.switches = Switches(latency_ms=100)  # so that neither process is done before the other has begun
     order = ("jobs", "create", "demo-county", "--items", "parcels.csv", "--job-id", "county", "--concurrency", "8")
     code, out, err = await shell.run(*order, "--quiet")
     assert code == 0, err
@@ -131,6 +131,7 @@ async def test_a_job_is_paused_resumed_cancelled_retried_and_deleted(shell: AwsS
     await shell.until("ours", success=lambda done: done >= 2)
     assert (await shell.run("jobs", "pause", "ours"))[0] == 0
     await shell.until("ours", status="paused", queued=0, in_progress=0)
+    county.switches = Switches(latency_ms=1_000)  # a command takes seconds where much else runs: not to be too late
     assert (await shell.run("jobs", "policy", "ours", "--concurrency", "4"))[0] == 0
     assert (await shell.run("jobs", "resume", "ours"))[0] == 0
     before = (await shell.until("ours", success=lambda done: done >= 6))["counts"]["success"]
