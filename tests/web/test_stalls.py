@@ -1,4 +1,5 @@
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -45,3 +46,19 @@ async def test_a_body_that_brings_enough_in_every_window_is_not() -> None:
 
 async def test_a_body_that_stops_coming_is_given_up() -> None:
     assert await read([(0.0, ENOUGH), (30.0, b"")])
+
+
+@pytest.mark.parametrize(
+    ("unseen_bytes", "seconds", "given_up"), [(0, 0.6, True), (5_000, 0.4, False), (5_000, 1.5, True)]
+)
+async def test_a_body_of_which_nothing_is_seen_has_the_time_that_its_bytes_may_take(
+    unseen_bytes: int, seconds: float, given_up: bool
+) -> None:
+    stalls, timer = Stalls(10_000, WINDOW_SECONDS, WINDOW_SECONDS), asyncio.timeout(60)
+    pace = Pace(timer)
+    with suppress(TimeoutError):
+        async with timer:
+            stalls.begin(pace, Body([], 100_000), unseen_bytes=unseen_bytes)
+            await asyncio.sleep(seconds)
+            stalls.end(pace)
+    assert pace.too_slow == given_up

@@ -352,10 +352,13 @@ async def test_the_body_of_a_redirect_is_not_waited_for(transport: WreqTransport
 
 
 @pytest.mark.req("Z6")
+@pytest.mark.parametrize("announced", [b"", b"Content-Length: 10000\r\n"], ids=["unknown", "announced"])
 @pytest.mark.parametrize("pause_seconds", [0.01, 60.0], ids=["drips", "stalls"])
-async def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(pause_seconds: float) -> None:
+async def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(
+    pause_seconds: float, announced: bytes
+) -> None:
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n" + announced + b"\r\n")
         while True:
             writer.write(b"x" * 10)
             await writer.drain()
@@ -371,9 +374,10 @@ async def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_
     await transport.close()
 
 
-async def test_a_body_that_is_slow_but_steady_comes_through() -> None:
+@pytest.mark.parametrize("announced", [b"", b"Content-Length: 20000\r\n"], ids=["unknown", "announced"])
+async def test_a_body_that_is_slow_but_steady_comes_through(announced: bytes) -> None:
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n" + announced + b"\r\n")
         for _ in range(20):
             writer.write(b"x" * 1_000)
             await writer.drain()
@@ -383,6 +387,26 @@ async def test_a_body_that_is_slow_but_steady_comes_through() -> None:
     async with raw_site(handler) as url:
         response = await transport.send(Request(url=url + "/"))
     assert len(response.body) == 20_000
+    await transport.close()
+
+
+@pytest.mark.parametrize("size", [64 * 1024, 64 * 1024 + 1], ids=["at once", "in pieces"])
+async def test_a_connection_is_let_go_when_its_body_is_no_longer_wanted(size: int) -> None:
+    gone = asyncio.Event()
+
+    async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nx" % size)
+        await writer.drain()
+        await reader.read()
+        gone.set()
+
+    transport = loopback_transport()
+    async with raw_site(handler) as url:
+        sending = asyncio.create_task(transport.send(Request(url=url + "/")))
+        await asyncio.sleep(0.2)
+        assert not sending.done()
+        sending.cancel()
+        await asyncio.wait_for(gone.wait(), 10)
     await transport.close()
 
 

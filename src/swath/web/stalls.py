@@ -32,17 +32,21 @@ class Stalls:
     """A body must bring so many bytes in each window, the first time within the grace. Belongs to one event loop."""
 
     def __init__(self, min_bytes_per_second: int, window_seconds: float, grace_seconds: float) -> None:
+        self._min_bytes_per_second = min_bytes_per_second
         self._enough_bytes = min_bytes_per_second * window_seconds
         self._window_seconds = window_seconds
         self._grace_seconds = grace_seconds
         self._under_way: set[Pace] = set()
         self._looking = False
 
-    def begin(self, pace: Pace, body: Body) -> None:
-        """From now on the timer of the pace goes off when the body comes too slowly. To be ended, whatever happens."""
+    def begin(self, pace: Pace, body: Body, *, unseen_bytes: int = 0) -> None:
+        """From now on the timer of the pace goes off when the body comes too slowly. To be ended, whatever happens.
+
+        Of a body that is read at once nothing is seen on its way: it has the time that its `unseen_bytes` may take.
+        """
         loop = asyncio.get_running_loop()
         pace.body = body
-        pace.ends_at = loop.time() + self._grace_seconds
+        pace.ends_at = loop.time() + self._grace_seconds + unseen_bytes / self._min_bytes_per_second
         self._under_way.add(pace)
         if not self._looking:
             self._looking = True

@@ -39,6 +39,8 @@ _CONNECTION_WINDOW_BYTES: Final = 512 * 1024
 # A server that sends faster than one thread can read keeps it from all else, its own body included. The second costs
 # nothing that can be measured; four take a tenth more CPU per request.
 _THREADS: Final = 2
+# A body that is announced as no larger than this is fetched whole: each piece of a stream is a step between threads.
+_AT_ONCE_BYTES: Final = 64 * 1024
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -184,12 +186,10 @@ class Exchanges:
         if announced is not None and announced > cap_bytes and request.method != "HEAD":
             raise _too_large(f"the body has {announced} bytes, more than {cap_bytes},", request)
         body = Body([value for name, value in received if name == "content-encoding"], cap_bytes)
-        self._stalls.begin(pace, body)
+        at_once = announced is not None and announced <= _AT_ONCE_BYTES
+        self._stalls.begin(pace, body, unseen_bytes=announced if announced is not None and at_once else 0)
         try:
-            async with answer.stream() as stream:
-                async for chunk in stream:
-                    if type(chunk) is memoryview:  # the other kind are trailers
-                        body.feed(bytes(chunk))
+            await (_fill_at_once(answer, body) if at_once else _fill(answer, body))
         finally:
             self._stalls.end(pace)
         return Response(
@@ -229,6 +229,17 @@ class Exchanges:
                 raise Failed(Failure.of(FailureKind.INTERNAL, message)) from error
             self._stores[ca_file] = made
         return self._stores[ca_file]
+
+
+async def _fill_at_once(answer: wreq.Response, body: Body) -> None:
+    body.feed(bytes(await answer.bytes()))
+
+
+async def _fill(answer: wreq.Response, body: Body) -> None:
+    async with answer.stream() as stream:
+        async for chunk in stream:
+            if type(chunk) is memoryview:  # the other kind are trailers
+                body.feed(bytes(chunk))
 
 
 def _too_large(what: str, request: Request) -> Failed:
