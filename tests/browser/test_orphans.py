@@ -92,6 +92,30 @@ def test_only_our_own_whose_owner_is_dead_are_killed(
     assert [process.poll() for process in spared] == [None] * len(spared)
 
 
+def test_one_that_is_just_becoming_another_program_is_found_every_time(tmp_path: Path) -> None:
+    """As a wrapper that starts Chromium by way of others: in between its command line is empty for a moment."""
+    program, family = tmp_path / "becoming", family_of(tmp_path)
+    program.write_text('#!/bin/sh\nexec "$0" "$@"\n')
+    program.chmod(0o700)
+    mark = dead_mark(family)
+    with subprocess.Popen([program, "--remote-debugging-pipe", f"--swath-browser={mark}"]) as process:
+        try:
+            looks = [find_orphans(family) for _ in range(100)]
+        finally:
+            process.kill()
+    assert looks == [{process.pid: mark}] * 100
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's browsers are another user's")
+def test_a_folder_that_a_browser_of_another_user_has_made_goes_too(tmp_path: Path) -> None:
+    family = family_of(tmp_path)
+    folder = folder_of(dead_mark(family))
+    (folder / "profile").mkdir(parents=True)
+    os.chown(folder, 65534, 65534)
+    reap(family)
+    assert not folder.exists()
+
+
 def test_folders_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -> None:
     family = family_of(tmp_path)
     dead, living, other = dead_mark(family), Mark.new(family), dead_mark(family_of(tmp_path / "other"))

@@ -25,6 +25,7 @@ __all__ = ["find_orphans", "group_members", "kill_group", "kill_marked", "reap",
 
 GONE_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.01
+BECOMING_SECONDS: Final = 0.5  # a process that becomes another program has no command line for a moment
 
 
 def find_orphans(family: str) -> dict[int, Mark]:
@@ -96,26 +97,22 @@ def group_members(leader: int) -> list[int]:
 
 
 def _marked() -> Iterator[tuple[int, Mark]]:
+    patient_until = time.monotonic() + BECOMING_SECONDS
     for process in psutil.process_iter():
-        for read in (_on_command_line, _in_environment):
-            with suppress(psutil.Error, OSError):
-                mark = read(process)
-                if mark is not None:
-                    yield process.pid, mark
-                    break
+        with suppress(psutil.Error, OSError):
+            mark = _mark_of(process, patient_until)
+            if mark is not None:
+                yield process.pid, mark
 
 
-def _on_command_line(process: psutil.Process) -> Mark | None:
-    words = process.cmdline()
+def _mark_of(process: psutil.Process, patient_until: float) -> Mark | None:
+    while not (words := process.cmdline()) and process.exe() and time.monotonic() < patient_until:
+        time.sleep(LOOK_SECONDS / 10)
+    if "run-driver" in words:
+        return Mark.read(process.environ().get(VARIABLE, ""))
     if "--remote-debugging-pipe" not in words:  # somebody who only speaks of a mark
         return None
     return next((Mark.read(word.removeprefix(SWITCH)) for word in words if word.startswith(SWITCH)), None)
-
-
-def _in_environment(process: psutil.Process) -> Mark | None:
-    if "run-driver" not in process.cmdline():
-        return None
-    return Mark.read(process.environ().get(VARIABLE, ""))
 
 
 def _group(pid: int) -> int | None:
@@ -131,8 +128,8 @@ def _lives(pid: int) -> bool:
 
 
 def _ours(folder: Path) -> bool:
-    """The temporary folder is everybody's: others may have made one of that name."""
+    """The temporary folder is everybody's: others may have made one of that name. Root's browsers are another user."""
     with suppress(OSError):
         status = folder.lstat()
-        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+        return stat.S_ISDIR(status.st_mode) and os.geteuid() in {0, status.st_uid}
     return False
