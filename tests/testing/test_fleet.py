@@ -145,9 +145,9 @@ def test_a_load_that_is_killed_is_completed_by_the_same_command(
     aws: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(folder=tmp_path / "load", endpoints=aws)
-    loaded = loading.load(place, 150_000)
+    loaded = loading.load(place, 150_000, kill_at=0.1)  # early: beside other tests it is looked at but rarely
     assert loaded.problems == []
-    assert 60_000 <= loaded.killed_rows < 150_000
+    assert 15_000 <= loaded.killed_rows < 150_000
     assert loaded.peak_bytes > 1 << 20
     rows = PlainTable.rows
     first = next(item_ids(150_000)).encode()

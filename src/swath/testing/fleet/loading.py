@@ -47,11 +47,11 @@ class Loaded:
         return self.rows / (self.killed_seconds + self.again_seconds)
 
 
-def load(place: Place, rows: int) -> Loaded:
-    """Both times, and the count."""
+def load(place: Place, rows: int, kill_at: float = KILL_AT) -> Loaded:
+    """Both times, and the count; killed when such a part of the rows is there, or soon after."""
     place.write_items(rows)
     place.must("aws", "init")
-    killed_rows, killed_seconds, first_peak = _run(place, int(KILL_AT * rows))
+    killed_rows, killed_seconds, first_peak = _run(place, int(kill_at * rows))
     _, again_seconds, second_peak = _run(place, None)
     return Loaded(
         rows=rows,
