@@ -390,6 +390,17 @@ async def test_a_body_that_is_slow_but_steady_comes_through(announced: bytes) ->
     await transport.close()
 
 
+@pytest.mark.parametrize("size", [0, 64 * 1024, 64 * 1024 + 1])
+async def test_an_answer_to_head_has_no_body_whatever_it_announces(transport: WreqTransport, size: int) -> None:
+    async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        await writer.drain()
+        await asyncio.sleep(60)
+
+    async with raw_site(handler) as url, asyncio.timeout(10):
+        assert (await transport.send(Request(url=url + "/", method="HEAD"))).body == b""
+
+
 @pytest.mark.parametrize("size", [64 * 1024, 64 * 1024 + 1], ids=["at once", "in pieces"])
 async def test_a_connection_is_let_go_when_its_body_is_no_longer_wanted(size: int) -> None:
     gone = asyncio.Event()

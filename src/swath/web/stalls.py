@@ -39,7 +39,7 @@ class Stalls:
         self._under_way: set[Pace] = set()
         self._looking = False
 
-    def begin(self, pace: Pace, body: Body, *, unseen_bytes: int = 0) -> None:
+    def begin(self, pace: Pace, body: Body, unseen_bytes: int = 0) -> None:
         """From now on the timer of the pace goes off when the body comes too slowly. To be ended, whatever happens.
 
         Of a body that is read at once nothing is seen on its way: it has the time that its `unseen_bytes` may take.

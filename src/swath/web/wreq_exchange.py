@@ -186,10 +186,10 @@ class Exchanges:
         if announced is not None and announced > cap_bytes and request.method != "HEAD":
             raise _too_large(f"the body has {announced} bytes, more than {cap_bytes},", request)
         body = Body([value for name, value in received if name == "content-encoding"], cap_bytes)
-        at_once = announced is not None and announced <= _AT_ONCE_BYTES
-        self._stalls.begin(pace, body, unseen_bytes=announced if announced is not None and at_once else 0)
+        unseen_bytes = announced if announced is not None and announced <= _AT_ONCE_BYTES else None
+        self._stalls.begin(pace, body, unseen_bytes or 0)
         try:
-            await (_fill_at_once(answer, body) if at_once else _fill(answer, body))
+            await (_fill(answer, body) if unseen_bytes is None else _fill_at_once(answer, body))
         finally:
             self._stalls.end(pace)
         return Response(
