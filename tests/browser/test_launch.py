@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import re
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -214,6 +215,12 @@ async def test_one_that_does_not_start_is_told_in_a_line(tmp_path: Path, port: i
     assert caught.value.failure.kind is FailureKind.BROWSER_CRASH
     assert "\n" not in caught.value.failure.message
     assert remains(tmp_path) == []
+
+
+async def test_a_program_that_is_no_browser_is_named(tmp_path: Path, port: int) -> None:
+    other = program(tmp_path, "exit 0")
+    with pytest.raises(Failed, match=re.escape(f"{other.binary} ended without a word; is it one?")):
+        await launch(launching(tmp_path, port, chromium=other))
 
 
 @pytest.mark.req("W3")

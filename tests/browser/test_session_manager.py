@@ -295,7 +295,7 @@ async def test_a_short_wait_for_a_session_costs_no_try() -> None:
     assert await running == "s1"
 
 
-async def test_failures_in_a_row_are_waited_for_longer_each_time() -> None:
+async def test_failures_in_a_row_are_waited_for_longer_each_time_and_told(caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     provider = _Provider(clock)
     provider.refusals = [_failed(FailureKind.BROWSER_CRASH) for _ in range(12)]
@@ -309,6 +309,9 @@ async def test_failures_in_a_row_are_waited_for_longer_each_time() -> None:
         clock.advance(waits[-1])
 
     assert waits == [0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
+    told = [record.getMessage() for record in caplog.records]
+    assert told[2] == "there is no browser; the next try is in 2 s: as a test asked for"
+    assert len(told) == 12
 
 
 async def test_warm_up_refresh_and_destroy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ from swath.backends.clock import SystemClock
 from swath.entrypoints.cli.doctor.browser import check_browser
 from swath.entrypoints.cli.doctor.finding import Level, Subject
 from swath.settings import read
+from swath.testing.browserbase.chromium import LocalChromium
 
 pytestmark = pytest.mark.req("O4", "B1")
 
@@ -69,6 +71,29 @@ def test_browsers_elsewhere_need_an_address_or_a_key(tmp_path: Path, provider: s
     finding = check_browser(_subject(tmp_path, SWATH_BROWSER_PROVIDER=provider))
     assert finding.level is Level.FAIL
     assert lacking in finding.message
+
+
+@pytest.mark.req("B4")
+async def test_a_browser_elsewhere_is_asked_whether_it_is_there(tmp_path: Path) -> None:
+    chromium = await LocalChromium.start()
+    try:
+        subject = _subject(tmp_path, SWATH_BROWSER_PROVIDER="cdp", SWATH_BROWSER_CDP_URL=chromium.url)
+        finding = await asyncio.to_thread(check_browser, subject)
+    finally:
+        await chromium.kill()
+    assert finding.level is Level.OK, finding.message
+    assert "answers" in finding.message
+
+
+@pytest.mark.req("B4")
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/t0ken", "http://:1/t0ken"])
+def test_a_browser_elsewhere_that_cannot_be_reached_is_a_failure_and_its_key_is_not_told(
+    tmp_path: Path, url: str
+) -> None:
+    finding = check_browser(_subject(tmp_path, SWATH_BROWSER_PROVIDER="cdp", SWATH_BROWSER_CDP_URL=url))
+    assert finding.level is Level.FAIL
+    assert "SWATH_BROWSER_CDP_URL" in finding.advice
+    assert "t0ken" not in f"{finding.message}{finding.advice}"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's browsers run as somebody else")

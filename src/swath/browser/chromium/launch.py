@@ -87,7 +87,8 @@ async def launch(options: LaunchOptions) -> Launched:
         await asyncio.shield(_clear(mark, driver))
         if not isinstance(error, Exception):
             raise
-        raise Failed(Failure.of(FailureKind.BROWSER_CRASH, f"Chromium does not start: {_reason(error)}")) from None
+        message = f"Chromium does not start: {_reason(error, options.chromium.binary)}"
+        raise Failed(Failure.of(FailureKind.BROWSER_CRASH, message)) from None
     return Launched(options, mark, driver, browser, pulse)
 
 
@@ -209,9 +210,11 @@ def _browser_pid(driver_pid: int, mark: Mark) -> int | None:
     return None
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, binary: Path) -> str:
     if isinstance(error, TimeoutError):
-        return "it took too long"
+        return f"{binary} took too long"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line.partition("[err]")[2].strip() for line in lines if "[err]" in line]  # Chromium's own words
+    if not told and lines and "has been closed" in lines[0]:  # the driver's word for it names no program
+        return f"{binary} ended without a word; is it one?"
     return next(iter([*(line for line in told if "FATAL" in line), *told, *lines]), type(error).__name__)

@@ -6,6 +6,7 @@ manager.py asks for one when a seat needs it; what went wrong is told by name, a
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from swath.browser.opened import Opened, Provider, ProviderSession, Wish
@@ -15,6 +16,8 @@ from swath.domain.failure import Failure, FailureKind
 from swath.ports.clock import Clock
 
 __all__ = ["HoldOff", "Maker"]
+
+_log = logging.getLogger(__name__)
 
 _FIRST_WAIT_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 60.0
@@ -30,14 +33,16 @@ class HoldOff:
         self._times = 0
         self._told = 0.0
 
-    def failed(self, failure: Failure, now: float) -> None:
-        """What the provider asks for counts, if it is longer."""
+    def failed(self, failure: Failure, now: float) -> float:
+        """How long to wait. What the provider asks for counts, if it is longer."""
         self._times += 1
-        wait_seconds = _FIRST_WAIT_SECONDS * 2 ** min(self._times - 1, 10)
+        wait_seconds = _FIRST_WAIT_SECONDS * 2.0 ** min(self._times - 1, 10)
         if failure.kind in _LASTING:  # a person has to do something about it
             wait_seconds = _LONGEST_WAIT_SECONDS
         self.failure = failure
-        self.until = now + max(min(wait_seconds, _LONGEST_WAIT_SECONDS), failure.retry_after_seconds or 0.0)
+        wait_seconds = max(min(wait_seconds, _LONGEST_WAIT_SECONDS), failure.retry_after_seconds or 0.0)
+        self.until = now + wait_seconds
+        return wait_seconds
 
     def is_over(self, now: float) -> bool:
         """Whether a wait has ended that nobody was told of; said once."""
@@ -74,7 +79,8 @@ class Maker:
                 failure = Failure.of(FailureKind.BROWSER_CRASH, message)
             except Failed as failed:
                 failure = failed.failure
-            hold.failed(failure, self._clock.boot())
+            wait_seconds = hold.failed(failure, self._clock.boot())
+            _log.warning("there is no browser; the next try is in %.3g s: %s", wait_seconds, failure.message)
             if failure.kind is not FailureKind.RATE_LIMITED:
                 raise Failed(failure)
 

@@ -100,7 +100,10 @@ def needs_a_person(status: JobStatus) -> bool:
 def _require_browser(settings: Settings, registry: Registry, job: Job) -> None:
     """Raises BadInput, before anything starts, when the job needs a browser that cannot be had here."""
     if job.extracts is None and registry.get(job.scraper_id, job.scraper_source).needs_browser:
-        require_browser(settings)
+        try:
+            require_browser(settings)
+        except BadInput as error:
+            raise BadInput(f"{error}; job {job.job_id} waits for it, and the same command goes on") from None
 
 
 async def _look(services: Services, before: JobStatus, display: Display) -> JobStatus:

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from swath.backends.clock import SystemClock
 from swath.bootstrap import require_browser
 from swath.domain.errors import BadInput, Failed
 from swath.entrypoints.cli.doctor.finding import Finding, Subject, fail, ok, warn
@@ -42,8 +43,8 @@ def check_browser(subject: Subject) -> Finding:
         return fail(told, advice or "correct it") if named else ok(f"{told}, {NEEDED_FOR}: {advice}")
     orphans, trouble = asyncio.run(_try(chromium, settings.data))
     if trouble is not None:
-        advice = "run it by hand to see more: `{} --version`; see also SWATH_CHROMIUM and SWATH_BROWSER_USER"
-        return (fail if named else warn)(trouble, advice.format(chromium.binary))
+        advice = f"run it by hand to see more: `{chromium.binary} --headless --dump-dom about:blank`"
+        return (fail if named else warn)(trouble, f"{advice}; see also SWATH_CHROMIUM and SWATH_BROWSER_USER")
     told = f"Chromium {version_of(chromium.binary)}, {chromium.binary}, {chromium.sandbox.words}"
     if not chromium.sandbox.on:
         return warn(
@@ -57,12 +58,38 @@ def check_browser(subject: Subject) -> Finding:
 
 
 def _elsewhere(settings: Settings) -> Finding:
-    """What is needed to reach them is set; whether they answer is seen when the first item needs one."""
+    """What is needed to reach them is set, and one that is there anyway answers; none is made that is paid for."""
     try:
         require_browser(settings)
     except BadInput as error:
         return fail(str(error), "set it, or unset SWATH_BROWSER_PROVIDER")
-    return ok(f"those of {settings.browser_provider} are used, not of this machine; they were not asked")
+    if settings.browser_provider == "browserbase":
+        return ok("those of browserbase are used; none was asked for, since each costs a minute")
+    trouble = asyncio.run(_connect(settings))
+    if trouble is not None:
+        return fail(trouble, "start it with --remote-debugging-port, or correct SWATH_BROWSER_CDP_URL")
+    return ok("the one that SWATH_BROWSER_CDP_URL names is used, and answers")
+
+
+async def _connect(settings: Settings) -> str | None:
+    """Why it cannot be had, if so."""
+    from swath.browser.chromium.mark import family_of
+    from swath.browser.providers.attached import AttachLimits
+    from swath.browser.providers.cdp import CdpProvider
+
+    assert settings.browser_cdp_url is not None  # noqa: S101 require_browser has looked
+    limits = AttachLimits(connect_seconds=START_SECONDS, connect_tries=1)
+    try:
+        provider = CdpProvider(settings.browser_cdp_url, SystemClock(), family_of(settings.data), limits=limits)
+    except BadInput as error:
+        return str(error)
+    try:
+        await provider.create()
+    except Failed as error:
+        return error.failure.message
+    finally:
+        await provider.close()
+    return None
 
 
 async def _try(chromium: Chromium, data: Path) -> tuple[int, str | None]:
