@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -18,6 +16,7 @@ from pathlib import Path
 
 from swath.testing.chaos import interruption, report
 from swath.testing.chaos.check import check
+from swath.testing.chaos.conclusion import add_options, conclude
 from swath.testing.chaos.crash_runs import cases, run_cases
 from swath.testing.chaos.findings import Findings
 from swath.testing.chaos.job import make_job
@@ -26,8 +25,6 @@ from swath.testing.chaos.storm import Storm, StormPlan
 from swath.testing.chaos.verify import verify_job
 
 __all__ = ["main"]
-
-PRINTED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,20 +92,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.part != "storm" and not options.broken:
         _points(folder / "points", options, findings, figures)
     figures.finish(findings, time.monotonic() - began)
-    print(report.table(figures))
-    for problem in findings.problems[:PRINTED]:
-        print(problem)
-    if (more := findings.found.total() - PRINTED) > 0:
-        print(f"… and {more:,} more")
-    if options.json:
-        options.json.write_text(json.dumps(figures.as_json(), indent=2) + "\n", encoding="utf-8")
-    if options.page:
-        report.write_page(options.page, figures)
-    if findings.clean and not options.keep:
-        shutil.rmtree(folder)
-    else:
-        print(f"everything is left in {folder}")
-    return 0 if findings.clean else 1
+    return conclude(
+        options,
+        folder,
+        findings,
+        table=report.table(figures),
+        figures=figures.as_json(),
+        write_page=lambda page: report.write_page(page, figures),
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -125,10 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--part", choices=["storm", "points"], help="only one half")
     parser.add_argument("--layout", choices=["files", "warc"], default="files", help="of the results")
     parser.add_argument("--broken", choices=["fence"], help="switch a guard off: the run must then find problems")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the job's folder is made (the system's own)")
-    parser.add_argument("--keep", action="store_true", help="leave the folder there after a clean run too")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="put the figures into a Markdown page")
+    add_options(parser)
     return parser
 
 

@@ -7,18 +7,16 @@ torn, left about or wrong and the site's policy was kept, and 1 otherwise; `--he
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import shutil
 import sys
 import tempfile
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
 
 from swath.testing.aws_servers import running_servers
 from swath.testing.chaos import interruption
+from swath.testing.chaos.conclusion import add_options, conclude
 from swath.testing.chaos.findings import Findings
 from swath.testing.chaos_aws import report
 from swath.testing.chaos_aws.outages import run_outages
@@ -26,8 +24,6 @@ from swath.testing.chaos_aws.run import Setting, run_storm
 from swath.testing.chaos_aws.sizes import FULL, SHORT, Size
 
 __all__ = ["main"]
-
-PRINTED: Final = 20
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,12 +42,14 @@ def main(arguments: list[str] | None = None) -> int:
             setting = Setting(folder, servers.endpoints, options.broken, seed)
             run_storm(setting, _size(options), findings, figures)
     figures.finish(findings, time.monotonic() - began)
-    _tell(options, figures, findings)
-    if findings.clean and not options.keep:
-        shutil.rmtree(folder)
-    else:
-        print(f"everything is left in {folder}")
-    return 0 if findings.clean else 1
+    return conclude(
+        options,
+        folder,
+        findings,
+        table=report.table(figures),
+        figures=asdict(figures),
+        write_page=lambda page: report.write_page(page, figures),
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,10 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--processes", type=int, metavar="N", help=f"worker processes ({FULL.processes})")
     parser.add_argument("--seed", type=int, metavar="S", help="of whom is struck when; printed when chosen by chance")
     parser.add_argument("--broken", choices=["fence"], help="switch a guard off: the run must then find problems")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the run's folder is made (the system's own)")
-    parser.add_argument("--keep", action="store_true", help="leave the folder there after a clean run too")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="put the figures into a Markdown page")
+    add_options(parser)
     return parser
 
 
@@ -85,18 +80,6 @@ def _command_line(options: argparse.Namespace, seed: int) -> str:
     given = [(name, getattr(options, name)) for name in names]
     words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in given if value]
     return f'make chaos-aws ARGS="{" ".join([*words, f"--seed {seed}"])}"'
-
-
-def _tell(options: argparse.Namespace, figures: report.Figures, findings: Findings) -> None:
-    print(report.table(figures))
-    for problem in findings.problems[:PRINTED]:
-        print(problem)
-    if (more := findings.found.total() - PRINTED) > 0:
-        print(f"… and {more:,} more")
-    if options.json:
-        options.json.write_text(json.dumps(asdict(figures), indent=2) + "\n", encoding="utf-8")
-    if options.page:
-        report.write_page(options.page, figures)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ Exits 0 when nothing was lost, counted twice, stuck, torn, left behind or wrong,
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -18,6 +16,7 @@ from swath.browser.chromium.mark import family_of
 from swath.browser.chromium.orphans import reap
 from swath.testing.chaos import interruption
 from swath.testing.chaos.check import check
+from swath.testing.chaos.conclusion import add_options, conclude
 from swath.testing.chaos.findings import Findings
 from swath.testing.chaos.job import ChaosJob
 from swath.testing.chaos.orders import OrderPlan
@@ -33,7 +32,6 @@ from swath.testing.chaos_browser.storm import BrowserStorm
 
 __all__ = ["main"]
 
-PRINTED = 20
 MEASURED_ITEMS = 1_000  # fewer are over before memory could show anything
 
 
@@ -87,18 +85,14 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             reap(family_of(job.data))  # what a broken or interrupted run leaves in the system's folder
     figures.finish(findings)
-    print(report.table(figures))
-    for problem in findings.problems[:PRINTED]:
-        print(problem)
-    if options.json:
-        options.json.write_text(json.dumps(figures.as_json(), indent=2) + "\n", encoding="utf-8")
-    if options.page:
-        report.write_page(options.page, figures)
-    if findings.clean and not options.keep:
-        shutil.rmtree(folder)
-    else:
-        print(f"everything is left in {folder}")
-    return 0 if findings.clean else 1
+    return conclude(
+        options,
+        folder,
+        findings,
+        table=report.table(figures),
+        figures=figures.as_json(),
+        write_page=lambda page: report.write_page(page, figures),
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -109,10 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--items", type=int, metavar="N", help=f"items of the job ({FULL.items:,})")
     parser.add_argument("--seed", type=int, metavar="S", help="of whom is struck when; printed when chosen by chance")
     parser.add_argument("--broken", choices=["replacement", "reaper"], help="switch a guard off: it must be found out")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the job's folder is made (the system's own)")
-    parser.add_argument("--keep", action="store_true", help="leave the folder there after a clean run too")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="put the figures into a Markdown page")
+    add_options(parser)
     return parser
 
 

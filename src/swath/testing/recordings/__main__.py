@@ -7,9 +7,7 @@ Exits 0 when every item came to what the county knows and every failure names th
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -22,6 +20,7 @@ from swath.browser.chromium.mark import family_of
 from swath.browser.chromium.orphans import reap
 from swath.testing.bench.browser_cost import inherit_orphans
 from swath.testing.chaos import interruption
+from swath.testing.chaos.conclusion import add_options, conclude
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.recordings import report
 from swath.testing.recordings.check import check_outcomes, check_steps
@@ -31,7 +30,6 @@ from swath.testing.recordings.site import served, spoilt_in
 
 __all__ = ["main"]
 
-PRINTED: Final = 20
 BY_HAND: Final = "demo-county-browser"
 
 
@@ -73,18 +71,14 @@ def main(arguments: list[str] | None = None) -> int:
         for job in ("recording", "by-hand"):
             reap(family_of(folder / job / "data"))  # what an interrupted run leaves in the system's folder
     figures.finish(findings)
-    print(report.table(figures))
-    for problem in findings.problems[:PRINTED]:
-        print(problem)
-    if options.json:
-        options.json.write_text(json.dumps(figures.as_json(), indent=2) + "\n", encoding="utf-8")
-    if options.page:
-        report.write_page(options.page, figures)
-    if findings.clean and not options.keep:
-        shutil.rmtree(folder)
-    else:
-        print(f"everything is left in {folder}")
-    return 0 if findings.clean else 1
+    return conclude(
+        options,
+        folder,
+        findings,
+        table=report.table(figures),
+        figures=figures.as_json(),
+        write_page=lambda page: report.write_page(page, figures),
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,10 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--items", type=int, metavar="N", help=f"parcels of each job ({FULL.items:,})")
     parser.add_argument("--failure-rate", type=float, metavar="SHARE", help=f"answers spoiled ({FULL.failure_rate})")
     parser.add_argument("--seed", type=int, metavar="S", help="of what is spoiled; printed when chosen by chance")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the files are made (the system's own)")
-    parser.add_argument("--keep", action="store_true", help="leave the files there after a clean run too")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="put the figures into a Markdown page")
+    add_options(parser)
     return parser
 
 
