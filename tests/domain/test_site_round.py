@@ -21,6 +21,7 @@ from swath.testing.contracts.site_book_pace import instants, over_rate
 QUIET = 60.0
 ALL = 1e6
 crowds = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 9), min_size=1, max_size=8)
+lopsided = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 9) | st.integers(10, 60), min_size=1, max_size=8)
 
 
 def deal(
@@ -81,15 +82,14 @@ def test_parts_never_exceed_the_rate_whoever_takes_them_and_when(
 
 
 @pytest.mark.req("S2", "D2")
-@given(crowds)
+@given(lopsided)
 @example({"a": 1, "b": 1, "c": 1, "d": 1, "e": 6})
+@example({"d": 6, "a": 1, "c": 5, "e": 6, "h": 3, "b": 2, "g": 54, "f": 1})
 def test_nearly_all_instants_are_dealt_out_by_the_slots(slots: dict[str, int]) -> None:
     bucket, parts, _ = grown(slots)
     assert bucket.round is not None
     sizes = {worker: sum(part.count for part in taken) for worker, taken in parts.items()}
-    # What is left for the last of them is in many pieces: one who has far more slots than the others gets less of it.
-    even = max(slots.values()) <= 3 * min(slots.values())
-    assert sum(sizes.values()) >= (0.8 if even else 0.5) * bucket.round.count
+    assert sum(sizes.values()) >= 0.88 * bucket.round.count
     for worker, size in sizes.items():
         fair = bucket.round.count * slots[worker] / sum(slots.values())
         assert size <= fair * 1.1 + 1

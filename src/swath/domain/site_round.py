@@ -110,18 +110,24 @@ def _taken(spare: list[Slice], wanted: int, most_slices: int) -> tuple[list[Slic
     taken: list[Slice] = []
     missing = wanted
     while spare and len(taken) < most_slices and missing > (1 - ENOUGH) * wanted:
-        largest = max(spare, key=lambda each: each.count)
-        spare.remove(largest)
-        every = math.ceil(largest.count / missing)
+        # The smallest that is enough: what is whole stays so, for who wants more.
+        enough = [each for each in spare if each.count >= missing]
+        cut = min(enough, key=_size) if enough else max(spare, key=_size)
+        spare.remove(cut)
+        every = math.ceil(cut.count / missing)
         while every > MOST_SPLIT:
-            largest, *others = _split(largest, MOST_SPLIT)
+            cut, *others = _split(cut, MOST_SPLIT)
             spare += others
-            every = math.ceil(largest.count / missing)
-        mine, *others = _split(largest, every)
+            every = math.ceil(cut.count / missing)
+        mine, *others = _split(cut, every)
         spare += others
         taken.append(mine)
         missing -= mine.count
     return taken, spare
+
+
+def _size(one: Slice) -> int:
+    return one.count
 
 
 def _split(whole: Slice, parts: int) -> list[Slice]:
