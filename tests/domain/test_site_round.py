@@ -93,7 +93,7 @@ def test_nearly_all_instants_are_dealt_out_by_the_slots(slots: dict[str, int]) -
     for worker, size in sizes.items():
         fair = bucket.round.count * slots[worker] / sum(slots.values())
         assert size <= fair * 1.1 + 1
-        assert size >= 1
+        assert size >= 1 or fair < 2, "who has next to nothing may have to wait for the next round"
 
 
 @pytest.mark.req("S2")
