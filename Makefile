@@ -11,6 +11,9 @@ ARGS   ?=
 # Test processes. Many tests wait more than they work, so two cores bear three; with more, browsers starve.
 WORKERS ?= 3
 
+# A command that may not keep its compiled modules compiles 300 of them at every start, and the tests start thousands.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Hash checking is on for every file; the project itself is built with the pinned backend, so nothing unpinned is fetched.
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .

@@ -42,10 +42,11 @@ def excess(sent: Sequence[float], rate: float, slack_seconds: float = 0.05) -> f
     """By how many requests the worst window of a second or more exceeds Z3's rate · T + 1 + rate · 50 ms."""
     times = sorted(sent)
     windows = [(i, end) for i in range(len(times)) for end in {times[i] + 1.0, *times[i:]} if end >= times[i] + 1.0]
-    return max(
+    most = max(
         (bisect_right(times, end) - i - (rate * (end - times[i]) + 1 + rate * slack_seconds) for i, end in windows),
         default=0.0,
     )
+    return round(most, 6)  # times are sums of floats
 
 
 class Visits:

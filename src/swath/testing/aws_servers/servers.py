@@ -147,7 +147,7 @@ def _dynamodb_local(folder: Path, port: int) -> ServerProcess:
     jar = installed.dynamodb_local()
     library = f"-Djava.library.path={jar.parent / 'DynamoDBLocal_lib'}"
     told = ["-jar", str(jar), "-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
-    return ServerProcess("dynamodb-local", [installed.java(), "-Xmx512m", library, *told], folder)
+    return ServerProcess("dynamodb-local", [installed.java(), "-Xmx512m", "-XX:+UseSerialGC", library, *told], folder)
 
 
 def _ministack(folder: Path, port: int) -> ServerProcess:
