@@ -11,7 +11,10 @@ from typing import Any
 import httpx
 import msgspec
 
-from swath.bootstrap import Services, make_registry, make_worker, open_outside, open_services
+from swath.bootstrap.network import open_outside
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import Services, open_services
+from swath.bootstrap.workers import make_worker
 from swath.domain.secret import Secret
 from swath.domain.service_key import Scope, new_key
 from swath.entrypoints.api.app import make_app

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from swath.bootstrap import make_finisher
+from swath.bootstrap.workers import make_finisher
 from swath.domain.attempt import Ended, Finding
 from swath.domain.item import Item
 from swath.domain.lease import Report

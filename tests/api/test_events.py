@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from swath.bootstrap import make_remover
+from swath.bootstrap.workers import make_remover
 from swath.entrypoints.api import event_stream, hub
 from swath.entrypoints.api.watch import Event as WireEvent
 from tests.api.pages import served

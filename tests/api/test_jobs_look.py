@@ -40,7 +40,7 @@ def test_ids_in_addresses_may_be_anything(
 
 async def _removed(api: Api, job_id: str) -> None:
     """So that the next example may use its id again."""
-    from swath.bootstrap import make_finisher, make_remover
+    from swath.bootstrap.workers import make_finisher, make_remover
 
     await make_finisher(api.services, "w", job_id).run_once()
     await api.services.store.delete(job_id)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from swath.bootstrap import make_finisher, make_remover
+from swath.bootstrap.workers import make_finisher, make_remover
 from swath.domain.lease import Lease
 from swath.domain.transitions import ItemState
 from swath.entrypoints.api.standing import OPEN_STATES, Standing

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.bootstrap import make_finisher
+from swath.bootstrap.workers import make_finisher
 from swath.domain.service_key import Scope
 from swath.testing.contracts.orders import ready, run_all
 from tests.api.running import Api, running

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from swath.bootstrap import Services, open_services
+from swath.bootstrap.services import Services, open_services
 from swath.domain.errors import UnknownName
 from swath.settings import read_settings
 from swath.testing.aws_servers import Endpoints

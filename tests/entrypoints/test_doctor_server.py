@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from swath.backends.clock import SystemClock
-from swath.bootstrap import listening_ports, open_services
+from swath.bootstrap.network import listening_ports
+from swath.bootstrap.services import open_services
 from swath.domain.service_key import Scope, new_key
 from swath.entrypoints.cli.doctor.finding import Level, Subject
 from swath.entrypoints.cli.doctor.server import check_keys, check_server, check_webhooks

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.bootstrap import Services, open_services
+from swath.bootstrap.services import Services, open_services
 from swath.domain.errors import StoreUnavailable, SwathError
 from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.transitions import JobState

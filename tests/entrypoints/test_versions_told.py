@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from swath import Pages, scraper
-from swath.bootstrap import Services, open_services
+from swath.bootstrap.services import Services, open_services
 from swath.domain.errors import BadInput
 from swath.domain.layout import Layout
 from swath.entrypoints.cli.jobs.item import show_item

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from swath.bootstrap import make_registry, make_worker, open_services
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import open_services
+from swath.bootstrap.workers import make_worker
 from swath.domain.item import Item, ItemRecord
 from swath.domain.job import Job
 from swath.domain.policy import ExecutionPolicy

@@ -23,7 +23,6 @@ from swath.backends.embedded.store import EmbeddedStore
 from swath.backends.polling import PollingQueue
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import JobStatus
-from swath.kit.registry import Registry
 from swath.pipeline.dispatch.outlook import with_outlook
 from swath.ports.clock import Clock
 from swath.ports.leader import Leader
@@ -39,7 +38,6 @@ __all__ = [
     "check_results",
     "check_services",
     "make_directory",
-    "make_registry",
     "new_worker_id",
     "open_services",
     "open_sites",
@@ -171,11 +169,6 @@ def require_aws() -> None:
 def make_directory(settings: Settings) -> SiteDirectory:
     """Shipped and own site policies; the demo site is where the settings say it is. Raises BadInput."""
     return SiteDirectory.load(settings.sites, {"demo-county": [urlsplit(settings.demo_url).netloc]})
-
-
-def make_registry(settings: Settings) -> Registry:
-    """Shipped, installed and local scrapers, found when they are asked for."""
-    return Registry(settings.scrapers, default=settings.default_scraper, javascript=settings.allow_javascript)
 
 
 async def check_services(services: Services) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from swath.domain.failure import FailureKind
 from swath.domain.proxy_products import Place, ProxyType, ladder_objection, objection
+from swath.domain.section import Section
 
 __all__ = [
     "Backoff",
@@ -31,11 +32,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Delay = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Throttling(_Section):
+class Throttling(Section):
     """How much at once, and how fast."""
 
     max_concurrent_workers: int = Field(default=8, ge=1, le=10_000)
@@ -52,14 +49,14 @@ class Backoff(StrEnum):
     FIXED = "fixed"
 
 
-class KindRetries(_Section):
+class KindRetries(Section):
     """What one failure kind does differently."""
 
     max_retries: int | None = Field(default=None, ge=0, le=100)
     base_delay_seconds: Delay | None = None
 
 
-class Retries(_Section):
+class Retries(Section):
     """How often a failed item is tried again, and how long it waits."""
 
     max_retries: int = Field(default=3, ge=0, le=100)
@@ -72,7 +69,7 @@ class Retries(_Section):
     kinds: dict[FailureKind, KindRetries] = Field(default_factory=dict)
 
 
-class Timeouts(_Section):
+class Timeouts(Section):
     """Bounds in seconds; `item_seconds` covers one whole attempt."""
 
     connect_seconds: Seconds = 10
@@ -88,7 +85,7 @@ class OnOpen(StrEnum):
     PAUSE = "pause"
 
 
-class CircuitBreaker(_Section):
+class CircuitBreaker(Section):
     """When a job stops by itself because its items fail."""
 
     min_requests: int = Field(default=20, ge=1, le=100_000)
@@ -105,7 +102,7 @@ class CircuitBreaker(_Section):
         return value
 
 
-class Proxy(_Section):
+class Proxy(Section):
     """Which way out the job takes; what a product does not offer is refused."""
 
     type: ProxyType = ProxyType.NONE
@@ -154,7 +151,7 @@ class Keep(StrEnum):
         return self is not Keep.PAGES
 
 
-class ExecutionPolicy(_Section):
+class ExecutionPolicy(Section):
     """All of the above; every part has a default."""
 
     throttling: Throttling = Throttling()

@@ -9,21 +9,18 @@ import re
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from swath.domain.failure import FailureKind
 from swath.domain.hours import AllowedHours
 from swath.domain.pattern import objection_to
 from swath.domain.proxy_products import ProxyType, ladder_objection
+from swath.domain.section import Section
 
 __all__ = ["Breaker", "HeaderSet", "Rate", "RobotsMode", "Signature", "SignatureKind", "SitePolicy"]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Rate(_Section):
+class Rate(Section):
     """Requests in a length of time, evenly spread, over all workers and jobs."""
 
     tokens: float = Field(default=10, gt=0, le=1_000_000, allow_inf_nan=False)
@@ -51,7 +48,7 @@ class HeaderSet(StrEnum):
     FIREFOX = "firefox"
 
 
-class Breaker(_Section):
+class Breaker(Section):
     """When a site is left alone because it fails (D3)."""
 
     window: int = Field(default=10, ge=1, le=1_000)
@@ -80,7 +77,7 @@ class SignatureKind(StrEnum):
     PAGE = "page"  # a good page, whatever the general signatures say
 
 
-class Signature(_Section):
+class Signature(Section):
     """How a page is recognised. All that is given must fit; patterns are regular expressions, in any case."""
 
     kind: SignatureKind
@@ -111,7 +108,7 @@ class Signature(_Section):
         return self
 
 
-class SitePolicy(_Section):
+class SitePolicy(Section):
     """How one site is visited; every part has a default."""
 
     domains: tuple[str, ...] = ()

@@ -15,7 +15,9 @@ import pytest
 import standardwebhooks
 from msgspec.structs import replace
 
-from swath.bootstrap import Outside, Services, make_finisher, open_outside, open_services
+from swath.bootstrap.network import Outside, open_outside
+from swath.bootstrap.services import Services, open_services
+from swath.bootstrap.workers import make_finisher
 from swath.domain.errors import Conflict, StoreUnavailable, UnknownName
 from swath.domain.job import WaitingFor
 from swath.domain.secret import Secret

@@ -13,7 +13,9 @@ import pytest
 
 from swath.backends.embedded import database
 from swath.backends.embedded.store import EmbeddedStore
-from swath.bootstrap import Services, make_registry, make_worker, open_services
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import Services, open_services
+from swath.bootstrap.workers import make_worker
 from swath.domain.item import Item
 from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.policy import ExecutionPolicy

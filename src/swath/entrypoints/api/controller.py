@@ -10,7 +10,8 @@ from typing import Annotated
 import msgspec
 from fastapi import Depends, Request
 
-from swath.bootstrap import Outside, Services
+from swath.bootstrap.network import Outside
+from swath.bootstrap.services import Services
 from swath.entrypoints.api.doorkeeper import Doorkeeper
 from swath.entrypoints.api.exports import Exports
 from swath.entrypoints.api.hub import Hub

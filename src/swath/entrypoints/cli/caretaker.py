@@ -6,7 +6,8 @@ So that `jobs cancel` brings a job to its end, and `jobs delete` removes one, wi
 
 from __future__ import annotations
 
-from swath.bootstrap import Services, make_finisher, make_remover, new_worker_id
+from swath.bootstrap.services import Services, new_worker_id
+from swath.bootstrap.workers import make_finisher, make_remover
 from swath.domain.errors import UnknownName
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.first_try import tell_of_end

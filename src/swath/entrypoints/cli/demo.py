@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from swath.bootstrap import Services, make_registry, open_services
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import Services, open_services
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
 from swath.entrypoints.cli.intake import take_in

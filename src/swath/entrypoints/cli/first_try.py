@@ -10,7 +10,8 @@ from typing import Final
 
 import click
 
-from swath.bootstrap import Services, open_outside
+from swath.bootstrap.network import open_outside
+from swath.bootstrap.services import Services
 from swath.domain.errors import StoreUnavailable
 from swath.domain.webhook import Webhook, WebhookState
 from swath.entrypoints.cli.output import command

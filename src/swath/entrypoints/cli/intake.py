@@ -13,7 +13,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from swath.bootstrap import Services, make_guard, make_network, new_worker_id
+from swath.bootstrap.network import make_guard, make_network
+from swath.bootstrap.services import Services, new_worker_id
 from swath.domain.errors import BadInput, Failed, UnknownName
 from swath.domain.job import Job, JobStatus
 from swath.domain.layout import Layout

@@ -15,7 +15,8 @@ from msgspec import structs
 
 from swath.backends.clock import SystemClock
 from swath.backends.embedded.examine import store_file
-from swath.bootstrap import make_registry, open_services
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import open_services
 from swath.domain.errors import Conflict, SwathError, UnknownName
 from swath.domain.job import Job, JobStatus
 from swath.domain.proxy_products import ProxyType

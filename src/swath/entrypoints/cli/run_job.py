@@ -10,7 +10,10 @@ import asyncio
 import click
 import msgspec
 
-from swath.bootstrap import Services, make_registry, make_worker, open_services, require_browser
+from swath.bootstrap.browsers import require_browser
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import Services, open_services
+from swath.bootstrap.workers import make_worker
 from swath.domain.errors import BadInput, StoreUnavailable
 from swath.domain.job import Job, JobStatus
 from swath.domain.transitions import JobState

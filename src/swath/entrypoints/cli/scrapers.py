@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from swath.bootstrap import make_registry
+from swath.bootstrap.scrapers import make_registry
 from swath.entrypoints.cli.output import print_json, print_table
 from swath.entrypoints.cli.session import begin
 from swath.kit.declare import ScraperInfo

@@ -15,16 +15,10 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from swath.bootstrap import (
-    Services,
-    check_services,
-    listening_ports,
-    make_keeper,
-    make_registry,
-    make_worker,
-    open_outside,
-    open_services,
-)
+from swath.bootstrap.network import listening_ports, open_outside
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import Services, check_services, open_services
+from swath.bootstrap.workers import make_keeper, make_worker
 from swath.entrypoints.api.app import make_app
 from swath.entrypoints.api.controller import Controller
 from swath.entrypoints.api.doorkeeper import NONE_ALIVE, Doorkeeper, is_loopback

@@ -6,7 +6,9 @@ import asyncio
 
 import click
 
-from swath.bootstrap import Services, check_services, make_registry, make_worker, open_services
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import Services, check_services, open_services
+from swath.bootstrap.workers import make_worker
 from swath.entrypoints.cli.metrics_port import MetricsPlace, serve_metrics
 from swath.entrypoints.cli.options import complete_jobs
 from swath.entrypoints.cli.processes import LATE_SECONDS, keep_workers, stop_with_parent

@@ -17,7 +17,9 @@ from typing import Final
 
 import msgspec
 
-from swath.bootstrap import Services, make_registry, make_worker, open_services
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import Services, open_services
+from swath.bootstrap.workers import make_worker
 from swath.browser.chromium.memory import tree_bytes
 from swath.domain.failure import FailureKind
 from swath.domain.item import Item, ItemRecord

@@ -19,7 +19,9 @@ from typing import Any, Final
 
 import uvloop
 
-from swath.bootstrap import Services, make_registry, make_worker, open_services
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import Services, open_services
+from swath.bootstrap.workers import make_worker
 from swath.domain.job import Job
 from swath.domain.layout import Layout
 from swath.domain.policy import ExecutionPolicy

@@ -22,7 +22,7 @@ def aws() -> None:
 
 def _settings() -> Settings:
     """Raises BadInput when nothing is on AWS, UserError when its libraries are not installed."""
-    from swath.bootstrap import require_aws
+    from swath.bootstrap.services import require_aws
 
     settings = begin()
     if not settings.places.uses_aws:

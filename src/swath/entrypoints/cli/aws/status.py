@@ -11,7 +11,7 @@ import msgspec
 from swath.backends.aws.prices import GB, PRICES
 from swath.backends.aws.results.bucket import try_bucket
 from swath.backends.aws.survey import QueueState, TableState, look_at_queues, look_at_table
-from swath.bootstrap import open_services
+from swath.bootstrap.services import open_services
 from swath.domain.backlog import Backlog
 from swath.domain.errors import UserError
 from swath.entrypoints.cli.aws.reach import Reach, reach

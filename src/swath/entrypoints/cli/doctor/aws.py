@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from swath.bootstrap import require_aws
+from swath.bootstrap.services import require_aws
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.entrypoints.cli.doctor.finding import Check, Finding, Subject, fail, ok, warn
 from swath.entrypoints.cli.output import counted

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from swath.backends.clock import SystemClock
-from swath.bootstrap import require_browser
+from swath.bootstrap.browsers import require_browser
 from swath.domain.errors import BadInput, Failed
 from swath.entrypoints.cli.doctor.finding import Finding, Subject, fail, ok, warn
 from swath.entrypoints.cli.output import counted

@@ -7,7 +7,8 @@ import errno
 import socket
 
 from swath.backends.embedded import examine
-from swath.bootstrap import listening_ports, open_services
+from swath.bootstrap.network import listening_ports
+from swath.bootstrap.services import open_services
 from swath.domain.errors import SwathError
 from swath.domain.service_key import ServiceKey
 from swath.entrypoints.cli.doctor.finding import Finding, Subject, fail, ok, warn

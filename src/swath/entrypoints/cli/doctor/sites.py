@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from swath.bootstrap import make_directory, open_sites
+from swath.bootstrap.services import make_directory, open_sites
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.site_circuit import CircuitState
 from swath.entrypoints.cli.doctor.finding import Finding, Subject, fail, ok, warn

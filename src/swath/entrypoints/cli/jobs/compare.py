@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from swath.bootstrap import open_services
+from swath.bootstrap.services import open_services
 from swath.domain.errors import BadInput
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.jobs.export_progress import steps

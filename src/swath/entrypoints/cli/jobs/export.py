@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from swath.bootstrap import Services, open_services
+from swath.bootstrap.services import Services, open_services
 from swath.domain.errors import BadInput
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode

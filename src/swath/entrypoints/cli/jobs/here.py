@@ -1,4 +1,5 @@
 """StoreJobs: the jobs of a store, asked directly. The commands do here what workers would do in time, if none is there.
+What only some of them need is imported there, so that looking at a job is quick.
 
 Before: opened.py chose it. remote/jobs.py does the same with a controller.
 """
@@ -10,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from swath.bootstrap import Services, make_registry
+from swath.bootstrap.services import Services
 from swath.domain.errors import BadInput, StoreUnavailable
 from swath.domain.explain import listed
 from swath.domain.item import ItemRecord
@@ -19,9 +20,6 @@ from swath.domain.policy import ExecutionPolicy
 from swath.domain.result import Artifact
 from swath.domain.selection import Selection
 from swath.domain.webhook import Webhook
-from swath.entrypoints.cli.caretaker import bring_to_end, remove
-from swath.entrypoints.cli.first_try import try_once
-from swath.entrypoints.cli.intake import take_in
 from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.output import command
 from swath.entrypoints.cli.progress import Display
@@ -45,6 +43,9 @@ class StoreJobs:
 
     async def create(self, order: Order, display: Display) -> JobStatus:
         """See Jobs."""
+        from swath.bootstrap.scrapers import make_registry
+        from swath.entrypoints.cli.intake import take_in
+
         registry = make_registry(self._services.settings)
         return await take_in(self._services, registry, order, display, asyncio.Event())
 
@@ -83,6 +84,8 @@ class StoreJobs:
 
     async def cancel(self, job_id: str) -> JobStatus:
         """See Jobs."""
+        from swath.entrypoints.cli.caretaker import bring_to_end
+
         status = await self._store.cancel(job_id)
         return status if status.state.terminal else await bring_to_end(self._services, job_id)
 
@@ -119,6 +122,8 @@ class StoreJobs:
 
     async def removed(self, job_id: str) -> bool:
         """See Jobs."""
+        from swath.entrypoints.cli.caretaker import remove
+
         return await remove(self._services, job_id)
 
     async def webhooks(self, job_id: str) -> list[dict[str, Any]]:
@@ -128,6 +133,8 @@ class StoreJobs:
 
     async def resend(self, job_id: str) -> Webhook:
         """See Jobs."""
+        from swath.entrypoints.cli.first_try import try_once
+
         await resend(self._store, self._services.clock, job_id)
         return await try_once(self._services, job_id)
 

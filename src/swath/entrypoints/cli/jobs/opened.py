@@ -116,7 +116,7 @@ async def open_jobs(settings: Settings, *, only_looks: bool = False) -> AsyncIte
 
         yield ServerJobs(Client(Address.of(settings.server), settings.service_key), settings.default_scraper)
         return
-    from swath.bootstrap import open_services
+    from swath.bootstrap.services import open_services
     from swath.entrypoints.cli.jobs.here import StoreJobs
 
     async with open_services(settings, only_looks=only_looks) as services:

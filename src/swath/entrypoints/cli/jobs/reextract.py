@@ -14,7 +14,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from swath.bootstrap import Services, make_registry, open_services
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import Services, open_services
 from swath.domain.errors import BadInput
 from swath.domain.job import JobStatus
 from swath.domain.versions import version_of

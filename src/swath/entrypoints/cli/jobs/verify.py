@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from swath.bootstrap import open_services
+from swath.bootstrap.services import open_services
 from swath.domain.errors import StoreDamaged
 from swath.domain.job import Counts
 from swath.domain.transitions import JobState

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from swath.bootstrap import Services, open_services
+from swath.bootstrap.services import Services, open_services
 from swath.domain.errors import BadInput
 from swath.domain.job import JobStatus
 from swath.domain.versions import DIFF_KEY, check_version, version_job_id

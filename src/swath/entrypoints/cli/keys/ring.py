@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from swath.bootstrap import open_services
+from swath.bootstrap.services import open_services
 from swath.domain.errors import BadInput
 from swath.domain.service_key import Scope, ServiceKey, new_key
 from swath.entrypoints.cli.exit_codes import ExitCode

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import click
 
 from swath.actions.player.timing import StepTime
-from swath.bootstrap import make_registry, open_services, open_visit
+from swath.bootstrap.scrapers import make_registry
+from swath.bootstrap.services import open_services
+from swath.bootstrap.trying import open_visit
 from swath.domain.errors import BadInput, Failed, NotFound, SiteHeld
 from swath.domain.explain import listed, near
 from swath.domain.failure import Failure, FailureKind
