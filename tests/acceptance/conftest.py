@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -67,11 +67,12 @@ class Shell:
         self._started.append(process)
         return process
 
-    def end_all(self) -> None:
-        """Kills what still runs."""
+    async def end_all(self) -> None:
+        """Kills what still runs, and reads its pipes to their end: open ones would be blamed on a later test."""
         for process in self._started:
             if process.returncode is None:
-                process.send_signal(signal.SIGKILL)
+                process.kill()
+                await asyncio.wait_for(process.communicate(), 60)
 
     def write(self, name: str, text: str) -> Path:
         """A file in the folder."""
@@ -81,10 +82,10 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
     shell = Shell(tmp_path)
     yield shell
-    shell.end_all()
+    await shell.end_all()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ class Disk:
 
 
 @pytest.fixture
-def disk(shell: Shell) -> Iterator[Disk]:
+async def disk(shell: Shell) -> AsyncIterator[Disk]:
     folder = shell.folder / "disk"
     folder.mkdir()
     disk = Disk(folder)
@@ -63,7 +63,7 @@ def disk(shell: Shell) -> Iterator[Disk]:
         pytest.skip("this user may not mount a file system")
     shell.environment["SWATH_DATA"] = str(folder / "data")
     yield disk
-    shell.end_all()
+    await shell.end_all()
     subprocess.run(["umount", "-l", str(folder)], check=True, capture_output=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ PARCELS = [f"{n:03}-{n % 90:02}-{n * 7 % 900:03}" for n in range(200)]
 
 
 @pytest.fixture
-def machine(tmp_path: Path, aws: Endpoints, aws_name: str) -> Iterator[Callable[[str], AwsShell]]:
+async def machine(tmp_path: Path, aws: Endpoints, aws_name: str) -> AsyncIterator[Callable[[str], AwsShell]]:
     """Makes machines that share what is on AWS, and nothing else."""
     made: list[AwsShell] = []
 
@@ -30,7 +30,7 @@ def machine(tmp_path: Path, aws: Endpoints, aws_name: str) -> Iterator[Callable[
 
     yield make
     for shell in made:
-        shell.end_all()  # what is left on the servers goes with them
+        await shell.end_all()  # what is left on the servers goes with them
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import asyncio
 import os
 import pty
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,10 @@ pytestmark = [
 
 
 @pytest.fixture
-def shell(tmp_path: Path, aws: Endpoints, aws_name: str) -> Iterator[AwsShell]:
+async def shell(tmp_path: Path, aws: Endpoints, aws_name: str) -> AsyncIterator[AwsShell]:
     shell = AwsShell(tmp_path, aws, aws_name)
     yield shell
-    shell.end_all()  # what is left on the servers goes with them
+    await shell.end_all()  # what is left on the servers goes with them
 
 
 def _states(answer: Any) -> dict[tuple[str, str], bool]:

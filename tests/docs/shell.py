@@ -25,7 +25,7 @@ SHOWN_SITE: Final = "http://127.0.0.1:8010"
 # Where pages have their controllers; the first is what SWATH_PORT is by default.
 _SHOWN_PORT: Final = re.compile(r"(?<=127\.0\.0\.1:)800[01]\b|(?<=--port )800[01]\b")
 BIN: Final = Path(sys.executable).parent
-_BLOCK_SECONDS: Final = 60
+_BLOCK_SECONDS: Final = 120  # of a machine that is busy with other tests
 # On a terminal progress is a bar that leaves nothing behind; here it is lines, which no page shows.
 _PROGRESS: Final = re.compile(r"loading: [\d,]+ rows|\w+: .* items/s, ETA .*")
 _NUMBER: Final = re.compile(r"\d[\d,.]*")
@@ -89,7 +89,12 @@ class PageRun:
                 start_new_session=True,
             )
             self._started.append(process.pid)
-            code = process.wait(timeout=_BLOCK_SECONDS)
+            try:
+                code = process.wait(timeout=_BLOCK_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                code = -signal.SIGKILL
         return code, log.read_text(encoding="utf-8")
 
     def _environment(self) -> dict[str, str]:
