@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from swath.testing.demo_county import DemoCounty
+from tests.warm import run_warm
 
 SWATH = Path(sys.executable).parent / "swath"
 
@@ -36,23 +37,12 @@ class Shell:
 
     def swath(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end."""
-        return subprocess.run(
-            [str(SWATH), *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
-        )
+        return run_warm(arguments, self.folder, self.environment, stdin, 90)
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
         """Runs a command to its end while the test's own event loop goes on."""
-        process = await self.start(*arguments)
-        out, err = await asyncio.wait_for(process.communicate(), 90)
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
+        ran = await asyncio.to_thread(self.swath, *arguments)
+        return ran.returncode, ran.stdout, ran.stderr
 
     async def start(self, *arguments: str, **variables: str) -> asyncio.subprocess.Process:
         """Starts a command."""

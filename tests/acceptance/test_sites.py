@@ -126,6 +126,7 @@ async def test_outside_its_hours_a_site_is_not_visited_and_the_status_says_so(sh
     another_day = WEEKDAYS[(datetime.now(UTC).weekday() + 3) % 7]
     site(shell, allowed_hours={"windows": [{"from": "00:00", "until": "24:00", "days": [another_day]}]})
     process = await shell.start("worker")
+    await until_told(shell, '"running"')
     await until_told(shell, "closed at this hour")
     await asyncio.sleep(0.5)
     assert county.counters.requests == visits

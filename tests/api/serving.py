@@ -15,6 +15,8 @@ from typing import Any
 
 import httpx
 
+from tests.warm import run_warm
+
 __all__ = ["Place", "Served", "free_port"]
 
 MODULE = "swath.entrypoints.cli.main"
@@ -90,10 +92,8 @@ class Place:
 
     async def run(self, *arguments: str, **variables: str) -> tuple[int, str, str]:
         """Runs a command to its end."""
-        process = await self.start(*arguments, armed=False, **variables)
-        out, err = await asyncio.wait_for(process.communicate(), 60)
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
+        ran = await asyncio.to_thread(run_warm, arguments, self.folder, self.environment | variables, None, 60)
+        return ran.returncode, ran.stdout, ran.stderr
 
     @asynccontextmanager
     async def serving(self, *arguments: str, armed: bool = False, **variables: str) -> AsyncIterator[Served]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any, NamedTuple
 
 import pytest
 
 from swath.testing.demo_county import DemoCounty
+from tests.warm import run_warm
 
 pytestmark = [pytest.mark.req("A4", "C1", "Z5")]
 
@@ -31,10 +30,8 @@ class Ran(NamedTuple):
 
 async def _run(folder: Path, url: str, *words: str) -> Ran:
     environment = {**os.environ, "SWATH_DATA": str(folder / "data"), "SWATH_DEMO_URL": url, "COLUMNS": "200"}
-    command = [sys.executable, "-m", "swath.entrypoints.cli.main", "recording", "try", *words]
-    process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=environment, stdout=PIPE, stderr=PIPE)
-    out, err = await process.communicate()
-    return Ran(process.returncode, out.decode(), err.decode())
+    ran = await asyncio.to_thread(run_warm, ["recording", "try", *words], folder, environment, None, 120)
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
 async def test_one_input_is_played_and_shown(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from swath.bootstrap.services import Services, open_services
 from swath.domain.errors import StoreUnavailable, SwathError
 from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.transitions import JobState
-from swath.entrypoints.cli.jobs import delete, here
+from swath.entrypoints.cli import caretaker
+from swath.entrypoints.cli.jobs import delete
 from swath.entrypoints.cli.jobs.look import stands
 from swath.settings import read_settings
 
@@ -25,7 +26,7 @@ async def test_a_deletion_broken_off_by_a_full_disk_has_begun_and_can_be_finishe
     settings = read_settings({"SWATH_DATA": str(tmp_path)})
     async with open_services(settings) as services:
         await services.store.submit(Job(job_id="big", scraper_id="any"))
-    monkeypatch.setattr(here, "remove", full)
+    monkeypatch.setattr(caretaker, "remove", full)
     with pytest.raises(
         SwathError, match=r"disk is full; the deletion has begun, and `.*jobs delete big --yes` finishes"
     ):
