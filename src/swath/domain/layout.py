@@ -20,7 +20,7 @@ WARC: Final = "warc.gz"  # these three end the names of packs
 RECORDS: Final = "jsonl"
 INDEX: Final = "cdxj"
 
-_PACKED: Final = re.compile(r"(?P<pack>packs/[^/@]+)@(?P<start>[0-9]+)\+(?P<length>[0-9]+)/(?P<name>.+)", re.DOTALL)
+_PACKED: Final = re.compile(r"(packs/[^/@]+)@([0-9]+)\+([0-9]+)/(.+)", re.DOTALL)
 _PACK: Final = re.compile(r"packs/(?P<fence>[0-9]+)[.-]")
 _FENCE: Final = re.compile(r"~[0-9]+/")  # where a bucket keeps the files of a later claim
 
@@ -59,7 +59,10 @@ class PackedAt(NamedTuple):
 @lru_cache(4_096)  # whoever reads the files of many items asks several times about each
 def _packed_at(key: str) -> PackedAt | None:
     found = _PACKED.fullmatch(key)
-    return None if found is None else PackedAt(found["pack"], int(found["start"]), int(found["length"]), found["name"])
+    if found is None:
+        return None
+    pack, start, length, name = found.groups()
+    return PackedAt(pack, int(start), int(length), name)
 
 
 def pack_fence(key: str) -> int | None:

@@ -184,9 +184,10 @@ def _hold(db: sqlite3.Connection, job_no: int, fence: int, taken: _Taken) -> Non
         "DELETE FROM waiting WHERE job_no = ? AND rank = ? AND due = ? AND seq = ?",
         [(job_no, rank, due, seq) for due, seq, rank, *_ in taken.waited],
     )
-    db.executemany(
-        "UPDATE items SET fence = ?, due = NULL WHERE job_no = ? AND seq = ?",
-        [(fence, job_no, item.seq) for item in taken.items],
+    seqs = msgspec.json.encode([item.seq for item in taken.items]).decode()
+    db.execute(
+        "UPDATE items SET fence = ?, due = NULL WHERE job_no = ? AND seq IN (SELECT value FROM json_each(?) AS listed)",
+        (fence, job_no, seqs),
     )
 
 

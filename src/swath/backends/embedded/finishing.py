@@ -8,8 +8,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+import msgspec
+
 from swath.backends.embedded import outcomes, shares
-from swath.backends.embedded.leases import HELD, Times, directive_for
+from swath.backends.embedded.leases import ALL_HELD, HELD, Times, directive_for
 from swath.backends.embedded.progress import read_progress
 from swath.backends.embedded.schema import STATE_CODES, Rank
 from swath.domain.attempt import Ended, HandedBack
@@ -17,6 +19,8 @@ from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.domain.transitions import ItemState, check_item
 
 __all__ = ["finish"]
+
+_seqs_decoder = msgspec.json.Decoder(set[int])
 
 
 def finish(
@@ -48,18 +52,37 @@ def _end_items(db: sqlite3.Connection, times: Times, job_no: int, fence: int, en
     if not ended:
         return set()
     (generation,) = db.execute("SELECT generation FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
-    counted = []
-    for end in ended:
+    counted = _held_ends(db, job_no, fence, ended)
+    by_state: dict[ItemState, list[int]] = {}
+    for seq, end in counted.items():
         check_item(ItemState.PENDING, end.state)
-        changed = db.execute(
-            f"UPDATE items SET state = ?, generation = ?, progress = NULL WHERE {HELD}",  # noqa: S608 our own constant
-            (STATE_CODES[end.state], generation, job_no, end.seq, fence),
-        ).rowcount
-        if changed:
-            outcomes.write_outcome(db, times, job_no, generation, end)
-            counted.append(end)
-    outcomes.count(db, times, job_no, counted)
-    return {end.seq for end in counted}
+        by_state.setdefault(end.state, []).append(seq)
+    for state, seqs in by_state.items():
+        db.execute(
+            f"UPDATE items SET state = ?, generation = ?, progress = NULL WHERE {ALL_HELD}",  # noqa: S608 our own constant
+            (STATE_CODES[state], generation, job_no, _listed(seqs), fence),
+        )
+    ends = list(counted.values())
+    outcomes.write_outcomes(db, times, job_no, generation, ends)
+    outcomes.count(db, times, job_no, ends)
+    return set(counted)
+
+
+def _held_ends(db: sqlite3.Connection, job_no: int, fence: int, ended: Sequence[Ended]) -> dict[int, Ended]:
+    """Those of items that the lease still holds, by number; an item ends once, so the first of two counts."""
+    (held,) = db.execute(
+        f"SELECT json_group_array(seq) FROM items WHERE {ALL_HELD}",  # noqa: S608 our own constant
+        (job_no, _listed([end.seq for end in ended]), fence),
+    ).fetchone()
+    ours, counted = _seqs_decoder.decode(held), dict[int, Ended]()
+    for end in ended:
+        if end.seq in ours:
+            counted.setdefault(end.seq, end)
+    return counted
+
+
+def _listed(seqs: Sequence[int]) -> str:
+    return msgspec.json.encode(seqs).decode()
 
 
 def _take_back(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -21,16 +21,21 @@ from swath.domain.job import Stopping
 from swath.domain.policy import OnOpen
 from swath.domain.transitions import ItemState, JobState, check_job
 
-__all__ = ["count", "open_circuit", "write_outcome"]
+__all__ = ["count", "open_circuit", "write_outcomes"]
 
 
-def write_outcome(db: sqlite3.Connection, times: Times, job_no: int, generation: int, end: Ended) -> None:
-    """Writes down how an item ended in this generation. Its row is the caller's."""
-    kind = end.finding if end.finding is Finding.NOT_FOUND else None if end.failure is None else end.failure.kind
-    db.execute(
+def write_outcomes(db: sqlite3.Connection, times: Times, job_no: int, generation: int, ends: Iterable[Ended]) -> None:
+    """Writes down how items ended in this generation. Their rows are the caller's."""
+    db.executemany(
         "INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?, ?)",
-        (job_no, end.seq, generation, kind, times.now, msgspec.json.encode(end)),
+        [(job_no, end.seq, generation, _kind(end), times.now, msgspec.json.encode(end)) for end in ends],
     )
+
+
+def _kind(end: Ended) -> str | None:
+    if end.finding is Finding.NOT_FOUND:
+        return end.finding
+    return None if end.failure is None else end.failure.kind
 
 
 def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[Ended]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import msgspec
@@ -36,7 +37,7 @@ def index_lines(artifacts: Iterable[Artifact], stored: Stored) -> list[str]:
 
 
 def _line(page: StoredPage, at: PackedAt) -> str:
-    when = datetime.fromtimestamp(max(0.0, page.fetched_at), UTC).strftime("%Y%m%d%H%M%S")
+    when = _second(int(max(0.0, page.fetched_at)))
     fields = {
         "url": page.url,
         "mime": page.content_type,
@@ -53,11 +54,22 @@ def _search_key(url: str) -> str:
     """The address with its host reversed (SURT), in lower case and without blanks: `com,example)/path?a=1&b=2`."""
     try:
         parts = urlsplit(url.lower())
-        host, port = parts.hostname or "", parts.port
+        where = _where(parts.netloc)
     except ValueError:
         return "urn:none"
-    names = host.removeprefix("www.").split(".")
-    reversed_host = host if ":" in host or names[-1].isdecimal() else ",".join(reversed(names))
-    where = reversed_host if port is None else f"{reversed_host}:{port}"
     query = f"?{'&'.join(sorted(parts.query.split('&')))}" if parts.query else ""
     return "".join(f"{where}){parts.path or '/'}{query}".split())
+
+
+@lru_cache(64)  # the pages of a lease come from few hosts, within few seconds
+def _where(authority: str) -> str:
+    parts = urlsplit(f"//{authority}")
+    host, port = parts.hostname or "", parts.port
+    names = host.removeprefix("www.").split(".")
+    reversed_host = host if ":" in host or names[-1].isdecimal() else ",".join(reversed(names))
+    return reversed_host if port is None else f"{reversed_host}:{port}"
+
+
+@lru_cache(64)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d%H%M%S")

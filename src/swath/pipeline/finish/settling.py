@@ -6,7 +6,6 @@ it again (`settle_for`). Both do the same, so whoever dies on the way leaves it 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 
 from swath.domain.errors import BadInput, StoreDamaged, UnknownName
@@ -24,25 +23,25 @@ __all__ = ["PackLedger", "settle_for"]
 
 
 class PackLedger:
-    """What has won in the packs of a lease so far."""
+    """What has won in the packs of a lease so far: the lines of their index, and how much is needed of each.
+
+    Summed up item by item, so that the end of a lease need not go over all of them, in a thread.
+    """
 
     def __init__(self) -> None:
-        self._won: list[tuple[Sequence[Artifact], Stored]] = []
+        self._lines: list[str] = []
+        self._needed: dict[str, int] = {}
 
     def add(self, artifacts: Sequence[Artifact], stored: Stored) -> None:
         """An item's end was accepted."""
-        self._won.append((artifacts, stored))
+        self._lines += index_lines(artifacts, stored)
+        for pack, length in needed_of(artifacts).items():
+            self._needed[pack] = max(length, self._needed.get(pack, 0))
 
     async def settle(self, storage: ResultStorage, job_id: str, fence: int) -> None:
         """Publishes all of it."""
-        needed, documents = await asyncio.to_thread(self._summed, fence)
-        await storage.settle(job_id, fence, (), needed, documents)
-
-    def _summed(self, fence: int) -> tuple[dict[str, int], dict[str, bytes]]:
-        """How much is needed of each pack, and the index."""
-        lines = [line for won in self._won for line in index_lines(*won)]
-        documents = {index_key(fence): index_document(lines)} if lines else {}
-        return needed_of(artifact for artifacts, _ in self._won for artifact in artifacts), documents
+        documents = {index_key(fence): index_document(self._lines)} if self._lines else {}
+        await storage.settle(job_id, fence, (), self._needed, documents)
 
 
 async def settle_for(

@@ -26,6 +26,7 @@ GzipError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its 
 
 _WEB: Final = ("http://", "https://")
 _LEVEL: Final = 1  # of isal; five times as fast as zlib's 6 at nearly the same size
+_REQUEST_LEVEL: Final = 0  # with ready-made tables: to make some for so few bytes takes longer than all else
 _WBITS: Final = 31
 _END: Final = b"\r\n\r\n"
 # Of requests only what everybody sends is told: any other header may be a key. Sites have fewer secrets of ours.
@@ -88,7 +89,7 @@ def page_records(page: Page, digest: str, mark: str, ids: RecordIds) -> tuple[by
     response = _member(head, _answer_head(page, page.exchange), page.body)
     kind = f"WARC-Concurrent-To: {identity}\r\nContent-Type: application/http; msgtype=request\r\n"
     head = f"WARC-Type: request\r\nWARC-Record-ID: {next(ids)}\r\n{where}{kind}"
-    return _member(head, _request(uri, page.exchange)), response
+    return _member(head, _request(uri, page.exchange), level=_REQUEST_LEVEL), response
 
 
 class PagePlace(NamedTuple):
@@ -133,9 +134,9 @@ def body_of(member: bytes) -> bytes:
     return record[place.start : place.end]
 
 
-def _member(head: str, *block: bytes) -> bytes:
+def _member(head: str, *block: bytes, level: int = _LEVEL) -> bytes:
     lines = f"WARC/1.1\r\n{head}Content-Length: {sum(map(len, block))}\r\n\r\n"
-    return isal_zlib.compress(b"".join((lines.encode("utf-8", "replace"), *block, _END)), _LEVEL, _WBITS)
+    return isal_zlib.compress(b"".join((lines.encode("utf-8", "replace"), *block, _END)), level, _WBITS)
 
 
 def _answer_head(page: Page, exchange: Exchange) -> bytes:
