@@ -26,6 +26,8 @@ __all__ = [
     "Retries",
     "Throttling",
     "Timeouts",
+    "decode_policy",
+    "encode_policy",
 ]
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -175,3 +177,17 @@ class ExecutionPolicy(Section):
     def as_json(self) -> dict[str, Any]:
         """Only what differs from the defaults, so that stored jobs stay readable."""
         return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def encode_policy(value: object) -> object:
+    """For msgspec, which knows all of a Job but its policy: what stores write down of it."""
+    if isinstance(value, ExecutionPolicy):
+        return value.as_json()
+    raise TypeError(f"{type(value).__name__} is no part of a job")
+
+
+def decode_policy(kind: type, value: object) -> object:
+    """The policy that was encoded."""
+    if kind is ExecutionPolicy:
+        return ExecutionPolicy.model_validate(value)
+    raise TypeError(f"{type(value).__name__} is no part of a job")

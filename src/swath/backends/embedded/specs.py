@@ -11,27 +11,15 @@ from typing import Final
 import msgspec
 
 from swath.domain.job import Job
-from swath.domain.policy import ExecutionPolicy
+from swath.domain.policy import decode_policy, encode_policy
 
 __all__ = ["decode_job", "encode_job", "readable"]
 
 _REMEMBERED: Final = 512  # jobs; some kilobytes each
 
 
-def _encode_policy(value: object) -> object:
-    if isinstance(value, ExecutionPolicy):
-        return value.as_json()
-    raise TypeError(f"{type(value).__name__} is no part of a job")
-
-
-def _decode_policy(kind: type, value: object) -> object:
-    if kind is ExecutionPolicy:
-        return ExecutionPolicy.model_validate(value)
-    raise TypeError(f"{type(value).__name__} is no part of a job")
-
-
-_job_encoder = msgspec.json.Encoder(enc_hook=_encode_policy)
-_job_decoder = msgspec.json.Decoder(Job, dec_hook=_decode_policy)
+_job_encoder = msgspec.json.Encoder(enc_hook=encode_policy)
+_job_decoder = msgspec.json.Decoder(Job, dec_hook=decode_policy)
 
 
 def encode_job(job: Job) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -75,6 +75,21 @@ class Version(msgspec.Struct, frozen=True):
     def sample(self) -> bool:
         """Whether it is of some items only."""
         return is_sample(self.status.job)
+
+    def as_json(self, diff: object) -> dict[str, Any]:
+        """For machines. `diff` is what it says otherwise than the one before it, or where that is told."""
+        return {
+            "version": self.number,
+            "current": self.current,
+            "sample": self.sample,
+            "job_id": self.status.job.job_id,
+            "status": self.status.state.value,
+            "counts": msgspec.to_builtins(self.status.counts),
+            "scraper_id": self.status.job.scraper_id,
+            "scraper_version": self.scraper_version,
+            "ended_at": self.status.ended_at,
+            "diff": diff,
+        }
 
 
 async def begin_version(store: VersionStore, now: float, job_id: str, wish: Wish) -> JobStatus:

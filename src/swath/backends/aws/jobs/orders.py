@@ -16,7 +16,7 @@ from swath.backends.aws.table.layout import order_key
 from swath.backends.aws.table.table import Table
 from swath.domain.errors import StoreDamaged
 from swath.domain.job import Job
-from swath.domain.policy import ExecutionPolicy
+from swath.domain.policy import decode_policy, encode_policy
 
 __all__ = ["Orders", "StaleHead", "put_order"]
 
@@ -33,20 +33,8 @@ class _Order(msgspec.Struct):
     present: Job | None = None  # when it is another than the first
 
 
-def _encode_policy(value: object) -> object:
-    if isinstance(value, ExecutionPolicy):
-        return value.as_json()
-    raise TypeError(f"{type(value).__name__} is no part of a job")
-
-
-def _decode_policy(kind: type, value: object) -> object:
-    if kind is ExecutionPolicy:
-        return ExecutionPolicy.model_validate(value)
-    raise TypeError(f"{type(value).__name__} is no part of a job")
-
-
-_encoder: Final = msgspec.json.Encoder(enc_hook=_encode_policy)
-_decoder: Final = msgspec.json.Decoder(_Order, dec_hook=_decode_policy)
+_encoder: Final = msgspec.json.Encoder(enc_hook=encode_policy)
+_decoder: Final = msgspec.json.Decoder(_Order, dec_hook=decode_policy)
 
 
 def put_order(number: int, revision: int, first: Job, present: Job) -> Put:

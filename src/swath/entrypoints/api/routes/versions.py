@@ -87,18 +87,7 @@ async def _shown(storage: ResultStorage, version: Version) -> dict[str, Any]:
     diff = None
     if version.number > 1 and status.state.terminal:
         diff = await read_diff(storage, status.job.job_id)
-    return {
-        "version": version.number,
-        "current": version.current,
-        "sample": version.sample,
-        "job_id": status.job.job_id,
-        "status": status.state.value,
-        "counts": msgspec.to_builtins(status.counts),
-        "scraper_id": status.job.scraper_id,
-        "scraper_version": version.scraper_version,
-        "ended_at": status.ended_at,
-        "diff": msgspec.to_builtins(diff),
-    }
+    return version.as_json(msgspec.to_builtins(diff))
 
 
 @router.post(

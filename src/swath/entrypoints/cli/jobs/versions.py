@@ -100,18 +100,7 @@ def _moment(seconds: float) -> str:
 def _version_json(services: Services, version: Version) -> dict[str, Any]:
     status = version.status
     place = f"{services.storage.location(status.job.job_id)}/{DIFF_KEY}"
-    return {
-        "version": version.number,
-        "current": version.current,
-        "sample": version.sample,
-        "job_id": status.job.job_id,
-        "status": status.state.value,
-        "counts": msgspec.to_builtins(status.counts),
-        "scraper_id": status.job.scraper_id,
-        "scraper_version": version.scraper_version,
-        "ended_at": status.ended_at,
-        "diff": place if version.number > 1 and status.state.terminal else None,
-    }
+    return version.as_json(place if version.number > 1 and status.state.terminal else None)
 
 
 def diff_json(diff: Diff | None) -> dict[str, Any] | None:
