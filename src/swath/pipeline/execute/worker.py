@@ -29,6 +29,7 @@ from swath.pipeline.execute.holds import Holds
 from swath.pipeline.execute.housekeeping import Housekeeping
 from swath.pipeline.execute.outbox import GROUP_SECONDS
 from swath.pipeline.execute.parts import Parts, WorkerOptions
+from swath.pipeline.execute.pulse import Pulse
 from swath.pipeline.execute.rest import Rest
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
@@ -61,6 +62,7 @@ class Worker:
         self._cannot_run: set[str] = set()
         self._ticked_at = parts.clock.boot()
         self._waits = Waits(parts.book, parts.clock, options.worker_id)
+        self._pulse = Pulse(parts.clock, options.worker_id, lambda: len(self._runners), self._running)
         self._holds = Holds(parts.book, parts.network, parts.clock)
         self._floor = Floor(parts.book, self._waits, self._holds, self._running, self._changed.set)
         self._house = Housekeeping(parts, options, lambda: bool(self._tasks), self._changed.set)
@@ -130,7 +132,7 @@ class Worker:
         return len(self._tasks) < self._options.max_leases and self._room() > 0 and not self._floor.has_suspects
 
     def _running(self) -> int:
-        return sum(slots.running for slots in self._slots.values())
+        return sum(slots.running for slots in tuple(self._slots.values()))  # the heartbeat's thread asks, too
 
     def _room(self, browsers: Browsers | None = None) -> int:
         """For so many more items; of a job in the browsers, as far as there is room in them too."""
@@ -238,6 +240,7 @@ class Worker:
 
         Runs in the heartbeat's thread. A scraper that never gives the loop back would else hold its items for ever.
         """
+        self._pulse.tell()
         runners = list(self._runners.values())
         longest = max((runner.lease.job.policy.timeouts.item_seconds for runner in runners), default=0.0)
         if self._parts.clock.boot() - self._ticked_at > longest + self._options.standstill_seconds:
