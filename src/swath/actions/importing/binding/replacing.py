@@ -54,7 +54,7 @@ _WORDS: Final = frozenset(
         "outcome",
         "screenshot",
     }
-    | {"state", "type", "version"}
+    | {"state", "type", "version", "world"}
 )
 _TOLD: Final = frozenset({"attribute", "base_url", "columns", "content_type", "key", "page", "sites", "transform"})
 PLAIN: Final = _WORDS | _TOLD
