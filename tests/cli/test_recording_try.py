@@ -49,9 +49,7 @@ async def test_one_input_is_played_and_shown(tmp_path: Path) -> None:
         flow.write_text(json.dumps({**about, "steps": STEPS}))
         (tmp_path / "rows.csv").write_text("n\n1\n2\n")
 
-        ran = await _run(
-            tmp_path, site.base_url, "flow.json", "--items", "rows.csv", "--row", "2", "--screenshots", "all"
-        )
+        ran = await _run(tmp_path, site.base_url, "flow.json", "--items", "rows.csv", "--row", "2")
         assert (ran.code, ran.err) == (0, "")
         lines = ran.out.splitlines()
         assert lines[0].split() == ["step", "what", "time", "outcome", "found", "by"]
@@ -66,7 +64,8 @@ async def test_one_input_is_played_and_shown(tmp_path: Path) -> None:
         flow.write_text(
             json.dumps({**about, "steps": [STEPS[0], {"do": "click", "on": "#no", "timeout_seconds": 0.3}]})
         )
-        ran = await _run(tmp_path, site.base_url, "flow.json", "--input", "n=1", "--output", "out", "--json")
+        words = ("--input", "n=1", "--output", "out", "--screenshots", "failure", "--json")
+        ran = await _run(tmp_path, site.base_url, "flow.json", *words)
         told = json.loads(ran.out)
         assert (ran.code, told["outcome"], told["failure_kind"]) == (4, "failed", "layout_changed")
         assert told["message"].startswith("step 2 (click #no): ")
@@ -91,6 +90,7 @@ async def test_one_input_is_played_and_shown(tmp_path: Path) -> None:
         (["bare.json", "--input", "n=1"], "bare has no input 'n' (it has none)\n"),
         (["flow.json", "--items", "none.csv"], "none.csv"),
         (["flow.json", "--items", "rows.csv", "--row", "9"], "rows.csv: has no row 9"),
+        (["told.json", "--items", "other.csv"], "n: Field required (there is 'number')"),
         (["example-mock", "--input", "n=1"], "example-mock is no recording"),
         (["none.yaml"], "there is no scraper file"),
         (["flow.json", "--input", "n=1", "--row", "0"], "--row"),
@@ -105,7 +105,10 @@ async def test_what_cannot_be_tried_is_said_in_one_line(tmp_path: Path, words: l
     }
     (tmp_path / "flow.json").write_text(json.dumps({**about, "steps": STEPS}))
     (tmp_path / "bare.json").write_text(json.dumps({**about, "id": "bare", "inputs": {}, "steps": STEPS}))
+    told = {**about, "id": "told", "inputs": {"n": {"example": "1"}}, "steps": STEPS}
+    (tmp_path / "told.json").write_text(json.dumps(told))
     (tmp_path / "rows.csv").write_text("n\n1\n")
+    (tmp_path / "other.csv").write_text("number\n1\n")
     ran = await _run(tmp_path, "http://127.0.0.1:1", *words)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
