@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from swath.domain.failure import Failure, FailureKind
+from swath.entrypoints.cli.recording.try_ import _failed
 from swath.testing.demo_county import DemoCounty
 
 pytestmark = [pytest.mark.req("A4", "C1", "Z5")]
@@ -57,7 +59,7 @@ async def test_one_input_is_played_and_shown(tmp_path: Path) -> None:
         assert lines[2].split()[-1] == "ok"
         folder = tmp_path / "flow-try"
         kept = {"html.html", "record.json", "step-1.png", "step-2.png", "step-3.png", "steps.json"}
-        assert {file.name for file in folder.iterdir()} == kept
+        assert {file.name for file in folder.iterdir()} - {".tried"} == kept
         assert (folder / "step-3.png").read_bytes().startswith(b"\x89PNG")
         assert json.loads((folder / "record.json").read_text())["heading"]
 
@@ -72,11 +74,21 @@ async def test_one_input_is_played_and_shown(tmp_path: Path) -> None:
         assert told["files"] == ["refused.html", "screenshot.png", "steps.json"]
         assert b"<html" in (tmp_path / "out/refused.html").read_bytes()
 
+        (folder / "mine.txt").write_text("not of a try")
         stop = {"do": "stop", "outcome": "not_found", "message": "none"}
         flow.write_text(json.dumps({**about, "steps": [STEPS[0], stop]}))
         ran = await _run(tmp_path, site.base_url, "flow.json", "--input", "n=1")
         assert ran.code == 0
         assert "not found: none" in ran.out
+        left = {"mine.txt", "html.html", "step-1.png", "steps.json"}  # and nothing of the steps that were not reached
+        assert {file.name for file in folder.iterdir()} - {".tried"} == left
+
+
+def test_who_may_allow_an_address_is_told_how() -> None:
+    tried = _failed([], None, Failure.of(FailureKind.EGRESS_DENIED, "10.0.0.1:80 is not to be reached from here"))
+    assert tried.message == (
+        "10.0.0.1:80 is not to be reached from here; if it is yours, name its host:port in SWATH_ALLOW_PRIVATE"
+    )
 
 
 @pytest.mark.parametrize(

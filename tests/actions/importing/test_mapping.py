@@ -79,7 +79,7 @@ ignore: {fields: [id, comment]}
 
 def test_selectors_that_say_their_kind_lists_and_numbers_are_translated() -> None:
     commands = [
-        {"id": "1", "comment": "", "command": "open", "target": "https://a.test/"},
+        {"id": "1", "comment": "", "command": "open", "target": "https://a.test/", "value": "", "targets": []},
         {
             "command": "click",
             "target": "id=go",
@@ -91,7 +91,7 @@ def test_selectors_that_say_their_kind_lists_and_numbers_are_translated() -> Non
         {"command": "sendKeys", "value": "${KEY_ENTER}"},
         {"command": "sendKeys", "value": "${KEY_UP}"},
     ]
-    found = read({"name": "Side", "tests": [{"commands": commands}]}, SELENIUM)
+    found = read({"name": "Side", "tests": [{"commands": commands}], "plugins": []}, SELENIUM)
     assert steps_of(found) == [
         {"do": "goto", "url": "https://a.test/"},
         {"do": "click", "on": ["#go", "text/Go", "button"]},

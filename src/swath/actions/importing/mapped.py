@@ -269,11 +269,11 @@ def _at(given: list[Any], part: str) -> list[Any]:
 
 
 def _leaves(given: Any, before: str = "") -> Iterator[str]:
-    """The paths of all values; a place in a list is a *."""
+    """The paths of all values that say something; a place in a list is a *."""
     if isinstance(given, (dict, list)) and given:
         for name, value in given.items() if isinstance(given, dict) else (("*", one) for one in given):
             yield from _leaves(value, f"{before}.{name}" if before else str(name))
-    elif given is not None and before:
+    elif given not in (None, "", [], {}) and before:
         yield before
 
 

@@ -117,7 +117,10 @@ async def _play(settings: Settings, scraper: ActionScraper, raw: dict[str, Any],
 
 
 def _failed(steps: list[StepTime], session: Collected | None, failure: Failure) -> _Tried:
-    return _Tried(steps, session, "failed", message=failure.message, kind=failure.kind.value)
+    told = failure.message
+    if failure.kind is FailureKind.EGRESS_DENIED:  # who tries is at this machine, and may allow it
+        told += "; if it is yours, name its host:port in SWATH_ALLOW_PRIVATE"
+    return _Tried(steps, session, "failed", message=told, kind=failure.kind.value)
 
 
 def _examples(scraper: ActionScraper) -> dict[str, Any]:
