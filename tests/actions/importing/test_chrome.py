@@ -316,6 +316,7 @@ CLICK: Final = {"type": "click", "selectors": ["#a"]}
         ('{"title": "a", "steps": ' + "[" * 100 + "]" * 100 + "}", "is nested too deep"),
         ("[]", "is no recording that is known here"),
         ('{"swath_recording": 1}', "is a recording of ours already"),
+        ("swath_recording: 1\nid: a\n", "is a recording of ours already"),
         ('{"steps": [{"type": "close"}]}', "flow.json: title is missing"),
         ('{"title": 7, "steps": []}', "title is not a text"),
         ('{"title": "a"}', "steps is not a list of at least one step"),
