@@ -81,6 +81,10 @@ def test_other_references_are_refused(reference: str) -> None:
     assert "step 1 (type): text: {{ " + reference + " }}: " in refusal(TYPE % reference)
 
 
+def test_an_input_whose_name_none_can_have_is_told_why() -> None:
+    assert "there is no such input; names of inputs have small letters" in refusal(TYPE % "input.OWNER")
+
+
 def test_values_are_known_once_they_may_have_been_extracted() -> None:
     passes(OWNER, USE)
     passes(IF % (OWNER, "{do: back}"), USE)

@@ -117,7 +117,7 @@ def test_another_recorders_file_is_imported_by_its_mapping(swath: Swath) -> None
         (["import", "."], "directory"),
         (["import", "/dev/zero"], "is a pipe or a device"),
         (["import", "bad.json"], "bad.json: line 1: is not valid JSON"),
-        (["import", "away.json"], "away.json: step 1 (goto): url: "),
+        (["import", "away.json"], "away.json: step 1 (navigate): url: "),
         (["import", "flow.json", "--bind", "parcel_id"], "write NAME=LITERAL"),
         (["import", "flow.json", "--bind", "a=1", "--bind", "a=2"], "a is bound already"),
         (["import", "flow.json", "--bind", "a=zzzz"], "a=zzzz: the recording does not hold it"),

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from swath.domain.failure import Failure, FailureKind
+from swath.entrypoints.cli.recording.try_ import _failed
 from swath.testing.demo_county import DemoCounty
 from tests.warm import run_warm
 
@@ -46,9 +48,7 @@ async def test_one_input_is_played_and_shown(tmp_path: Path) -> None:
         flow.write_text(json.dumps({**about, "steps": STEPS}))
         (tmp_path / "rows.csv").write_text("n\n1\n2\n")
 
-        ran = await _run(
-            tmp_path, site.base_url, "flow.json", "--items", "rows.csv", "--row", "2", "--screenshots", "all"
-        )
+        ran = await _run(tmp_path, site.base_url, "flow.json", "--items", "rows.csv", "--row", "2")
         assert (ran.code, ran.err) == (0, "")
         lines = ran.out.splitlines()
         assert lines[0].split() == ["step", "what", "time", "outcome", "found", "by"]
@@ -56,25 +56,36 @@ async def test_one_input_is_played_and_shown(tmp_path: Path) -> None:
         assert lines[2].split()[-1] == "ok"
         folder = tmp_path / "flow-try"
         kept = {"html.html", "record.json", "step-1.png", "step-2.png", "step-3.png", "steps.json"}
-        assert {file.name for file in folder.iterdir()} == kept
+        assert {file.name for file in folder.iterdir()} - {".tried"} == kept
         assert (folder / "step-3.png").read_bytes().startswith(b"\x89PNG")
         assert json.loads((folder / "record.json").read_text())["heading"]
 
         flow.write_text(
             json.dumps({**about, "steps": [STEPS[0], {"do": "click", "on": "#no", "timeout_seconds": 0.3}]})
         )
-        ran = await _run(tmp_path, site.base_url, "flow.json", "--input", "n=1", "--output", "out", "--json")
+        words = ("--input", "n=1", "--output", "out", "--screenshots", "failure", "--json")
+        ran = await _run(tmp_path, site.base_url, "flow.json", *words)
         told = json.loads(ran.out)
         assert (ran.code, told["outcome"], told["failure_kind"]) == (4, "failed", "layout_changed")
         assert told["message"].startswith("step 2 (click #no): ")
         assert told["files"] == ["refused.html", "screenshot.png", "steps.json"]
         assert b"<html" in (tmp_path / "out/refused.html").read_bytes()
 
+        (folder / "mine.txt").write_text("not of a try")
         stop = {"do": "stop", "outcome": "not_found", "message": "none"}
         flow.write_text(json.dumps({**about, "steps": [STEPS[0], stop]}))
         ran = await _run(tmp_path, site.base_url, "flow.json", "--input", "n=1")
         assert ran.code == 0
         assert "not found: none" in ran.out
+        left = {"mine.txt", "html.html", "step-1.png", "steps.json"}  # and nothing of the steps that were not reached
+        assert {file.name for file in folder.iterdir()} - {".tried"} == left
+
+
+def test_who_may_allow_an_address_is_told_how() -> None:
+    tried = _failed([], None, Failure.of(FailureKind.EGRESS_DENIED, "10.0.0.1:80 is not to be reached from here"))
+    assert tried.message == (
+        "10.0.0.1:80 is not to be reached from here; if it is yours, name its host:port in SWATH_ALLOW_PRIVATE"
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,6 +99,7 @@ async def test_one_input_is_played_and_shown(tmp_path: Path) -> None:
         (["bare.json", "--input", "n=1"], "bare has no input 'n' (it has none)\n"),
         (["flow.json", "--items", "none.csv"], "none.csv"),
         (["flow.json", "--items", "rows.csv", "--row", "9"], "rows.csv: has no row 9"),
+        (["told.json", "--items", "other.csv"], "n: Field required (there is 'number')"),
         (["example-mock", "--input", "n=1"], "example-mock is no recording"),
         (["none.yaml"], "there is no scraper file"),
         (["flow.json", "--input", "n=1", "--row", "0"], "--row"),
@@ -102,7 +114,10 @@ async def test_what_cannot_be_tried_is_said_in_one_line(tmp_path: Path, words: l
     }
     (tmp_path / "flow.json").write_text(json.dumps({**about, "steps": STEPS}))
     (tmp_path / "bare.json").write_text(json.dumps({**about, "id": "bare", "inputs": {}, "steps": STEPS}))
+    told = {**about, "id": "told", "inputs": {"n": {"example": "1"}}, "steps": STEPS}
+    (tmp_path / "told.json").write_text(json.dumps(told))
     (tmp_path / "rows.csv").write_text("n\n1\n")
+    (tmp_path / "other.csv").write_text("number\n1\n")
     ran = await _run(tmp_path, "http://127.0.0.1:1", *words)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err

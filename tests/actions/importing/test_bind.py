@@ -247,8 +247,8 @@ def test_what_was_typed_on_the_way_is_left_out() -> None:
     found = bound(typed("2"), shift, typed("200-14"), shift, typed(APN))
     assert [step["do"] for step in steps_of(found)] == ["press", "press", "type"]
     assert [str(remark) for remark in found.remarks] == [
-        "step 1: '200-14-030': types only the beginning of it, and is left out",
-        "step 3: '200-14-030': types only the beginning of it, and is left out",
+        "before step 1: '200-14-030': types only the beginning of it, and is left out",
+        "after step 1: '200-14-030': types only the beginning of it, and is left out",
     ]
 
 

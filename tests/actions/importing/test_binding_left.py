@@ -44,7 +44,7 @@ def test_a_value_that_is_also_pressed_key_by_key_is_told_with_its_steps(literal:
     found = bind(recording(*steps), {"it": literal})
     (told_of,) = told(found)
     first = 4 if pressed[0] == "Shift" else 2
-    assert told_of.startswith(f"step {first}: {literal!r}: is pressed key by key up to step {1 + 2 * len(pressed)}, ")
+    assert told_of.startswith(f"steps {first} to {1 + 2 * len(pressed)}: {literal!r}: is pressed key by key, ")
 
 
 def test_each_time_that_it_is_pressed_is_told_also_between_drafts_and_in_branches() -> None:
@@ -54,8 +54,23 @@ def test_each_time_that_it_is_pressed_is_told_also_between_drafts_and_in_branche
     found = bind(recording(*drafted, branch), {"it": APN})
     pressed = [one.partition(", where")[0] for one in told(found) if "key by key" in one]
     assert pressed == [
-        f"step 1: {APN!r}: is pressed key by key up to step 22",
-        f"step 24.then.1: {APN!r}: is pressed key by key up to step 24.then.20",
+        f"steps 1 to 22: {APN!r}: is pressed key by key",
+        f"steps 24.then.1 to 24.then.20: {APN!r}: is pressed key by key",
+    ]
+
+
+def test_notes_count_the_steps_of_the_recording_that_is_given_back() -> None:
+    """Chrome tells of a box again and again while somebody types; what only begins a value is left out."""
+    shift = {"do": "press", "key": "Shift", "how": "down"}
+    drafted = [typed("S", "#name"), shift, typed("Smith", "#name"), typed("200-1"), shift, typed(APN)]
+    wait = {"do": "javascript", "code": f"x == '{APN}'", "until_true": True}
+    chosen = [{"do": "click", "on": [f"text/{value}", "#a"]} for value in ("Smith", APN)]
+    branch = {"do": "if", "condition": {"text": "x"}, "then": [wait, *chosen]}
+    found = bind(recording(*drafted, *chosen, branch, wait), {"name": "Smith", "it": APN})
+    assert [step.do for step in found.recording.steps] == ["press", "type", "press", "type", "click", "click", "if"]
+    assert [one.partition(": ")[0] for one in told(found)] == [
+        *("after step 2", "step 6", "before step 7.then.1", "step 7.then.2", "after step 7"),
+        *("before step 1", "step 5", "step 7.then.1"),
     ]
 
 
@@ -73,7 +88,7 @@ def test_keys_that_are_held_with_another_type_nothing() -> None:
 
 
 def test_a_value_that_only_keys_hold_is_refused_with_where_they_are() -> None:
-    with pytest.raises(BadInput, match="nothing would depend on it: step 2: '200-14-030': is pressed key by key"):
+    with pytest.raises(BadInput, match="nothing would depend on it: steps 2 to 21: '200-14-030': is pressed key"):
         bind(recording({"do": "click", "on": "#a"}, *keys(*APN)), {"it": APN})
 
 
@@ -117,6 +132,41 @@ def test_what_people_read_is_searched_whatever_its_capitals() -> None:
 
 def test_a_short_value_is_not_looked_for_in_notes_which_are_full_of_numbers() -> None:
     assert told(bind(recording(typed("14"), notes=["step 14 (click): x"]), {"p": "14"})) == []
+
+
+@pytest.mark.parametrize(
+    ("selector", "is_told"),
+    [
+        ("#row-7", True),
+        (".tab7", False),
+        ("td:nth-child(7)", False),
+        ('[data-id="7"]', True),
+        ("xpath///tr[7]/td", False),
+        ("xpath///tr[@id='7']", True),
+        ("text/Bill 7", True),
+        ('aria/Bill 7[role="link"]', True),
+        ("text/Bill 17", False),
+        ("pierce/#\\37 ", True),
+    ],
+)
+def test_a_short_value_by_which_an_element_may_be_named_is_told(selector: str, is_told: bool) -> None:
+    for on in ([selector], ["text/7", selector]):
+        found = bind(recording(typed("7"), {"do": "click", "on": on}), {"bill": "7"})
+        assert any("may be there by chance" in one for one in told(found)) is is_told
+        assert found.recording.steps[1].on == ((selector,),)  # type: ignore[union-attr] # a click
+
+
+def test_words_with_other_marks_between_them_are_recognised() -> None:
+    steps = [
+        typed("Smith, John"),
+        {"do": "click", "on": "aria/SMITH JOHN"},
+        {"do": "click", "on": ["text/smith/john", "#b"]},
+    ]
+    found = bind(recording(*steps, {"do": "wait_for", "text": "Johnsmith john"}), {"owner": "Smith, John"})
+    assert [one.partition(", written")[0] for one in told(found)] == [
+        "step 2: 'Smith, John': the selector still holds it",
+        "step 3: 'Smith, John': the selector text/smith/john names an element by it, and is dropped",
+    ]
 
 
 # -- dates -------------------------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ GOTO: Final = {"type": "navigate", "url": "https://a.test/x"}
         ({"type": "waitForElement", "selectors": ["#a"], "count": 3}, {"do": "wait_for", "on": "#a", "count": 3}),
         (
             {"type": "waitForExpression", "expression": "window.done"},
-            {"do": "javascript", "code": "window.done", "until_true": True},
+            {"do": "javascript", "code": "window.done", "until_true": True, "world": "page"},
         ),
         (
             {"type": "customStep", "name": "extract", "parameters": {"field": "owner", "on": "#owner"}},
@@ -185,12 +185,15 @@ def test_a_title_without_a_letter_makes_an_id_all_the_same() -> None:
 
 
 def test_fields_that_are_not_known_are_kept_in_notes_and_told() -> None:
-    found = imported({**GOTO, "glow": {"a": [1]}}, selectorAttribute="data-id", mood="calm")
+    event = {"type": "navigation", "url": "https://a.test/", "title": "", "after": 3}
+    step = {**GOTO, "glow": {"a": [1]}, "assertedEvents": [event]}
+    found = imported(step, selectorAttribute="data-id", mood="calm")
     told = [str(remark) for remark in found.remarks]
     assert told == [
         'the field mood is not known, and has no effect: "calm"',
         "selectors were made of the attribute data-id where it was there",
         'step 1 (navigate): the field glow is not known, and has no effect: {"a": [1]}',
+        "step 1 (navigate): the field assertedEvents.after is not known, and has no effect: 3",
     ]
     assert found.recording.notes == tuple(told)
 
@@ -313,6 +316,7 @@ CLICK: Final = {"type": "click", "selectors": ["#a"]}
         ('{"title": "a", "steps": ' + "[" * 100 + "]" * 100 + "}", "is nested too deep"),
         ("[]", "is no recording that is known here"),
         ('{"swath_recording": 1}', "is a recording of ours already"),
+        ("swath_recording: 1\nid: a\n", "is a recording of ours already"),
         ('{"steps": [{"type": "close"}]}', "flow.json: title is missing"),
         ('{"title": 7, "steps": []}', "title is not a text"),
         ('{"title": "a"}', "steps is not a list of at least one step"),
@@ -342,7 +346,10 @@ def test_a_document_that_is_no_recording_is_refused_in_one_line(text: str, compl
         ({"type": "click", "selectors": []}, "selectors is not a list with at least one"),
         ({"type": "click", "selectors": [[]]}, "selectors has one that is neither"),
         ({"type": "click", "selectors": [7]}, "selectors has one that is neither"),
-        ({"type": "click", "selectors": ["x" * 5_000]}, "step 2 (click): on.1.1: has more than 4,096 characters"),
+        (
+            {"type": "click", "selectors": ["x" * 5_000]},
+            "step 2 (click): selectors.1.1: has more than 4,096 characters",
+        ),
         ({**CLICK, "offsetX": "3"}, "offsetX is not a number"),
         ({**CLICK, "offsetX": True}, "offsetX is not a number"),
         ({**CLICK, "button": "left"}, "button is 'left', not one of primary"),
@@ -361,8 +368,14 @@ def test_a_document_that_is_no_recording_is_refused_in_one_line(text: str, compl
         ({**CLICK, "assertedEvents": ["navigation"]}, "only navigation can be asserted"),
         ({"type": "change", "selectors": ["#a"]}, "value is missing"),
         ({"type": "change", "selectors": ["#a"], "value": 5}, "value is not a text"),
-        ({"type": "change", "selectors": ["#a"], "value": "{{ input.a | eval }}"}, "step 2 (change): text: "),
+        ({"type": "change", "selectors": ["#a"], "value": "{{ input.a | eval }}"}, "step 2 (change): value: "),
         ({"type": "navigate"}, "url is missing"),
+        ({"type": "navigate", "url": ""}, "step 2 (navigate): url: is empty"),
+        ({"type": "navigate", "url": "ftp://a.test/"}, "step 2 (navigate): url: 'ftp://a.test/' is no http"),
+        ({"type": "click", "selectors": ["a\nb"]}, "step 2 (click): selectors: 'a\\nb' has a line break"),
+        ({"type": "hover", "selectors": ["xpath///a[", "a >> b"]}, "step 2 (hover): selectors.1: 'xpath///a['"),
+        ({"type": "keyUp", "key": "Entr"}, "step 2 (keyUp): key: there is no key 'Entr'; did you mean 'Enter'?"),
+        ({**CLICK, "duration": -1}, "step 2 (click): duration: must be at least 0"),
         ({"type": "keyDown"}, "key is missing"),
         ({"type": "setViewport", **VIEWPORT, "isMobile": 1}, "isMobile is neither true nor false"),
         ({"type": "setViewport", "width": 1, "height": 1}, "deviceScaleFactor is missing"),
@@ -383,6 +396,12 @@ def test_a_step_that_is_wrong_is_named(step: Any, complaint: str) -> None:
         imported(GOTO, step)
     assert complaint in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_step_is_counted_as_in_the_file_whatever_was_left_out_before_it() -> None:
+    others = [{"type": "customStep", "name": "theirs"}, {"type": "keyDown", "key": "Unidentified"}]
+    with pytest.raises(BadInput, match=r"^flow\.json: step 4 \(keyDown\): key: there is no key 'Entr'"):
+        imported(GOTO, *others, {"type": "keyDown", "key": "Entr"})
 
 
 @pytest.mark.skipif(not PUBLIC, reason="the public recordings are not there")

@@ -43,6 +43,7 @@ def test_an_invented_extension_is_read_and_what_does_not_map_is_told() -> None:
     ]
     assert [str(remark) for remark in found.remarks] == [
         "read by the mapping of Tapedeck",
+        "the field deck.version of the document is not in the mapping",
         "the action 'doodle' is not in the mapping and is left out: 1 step (6)",
         "the field pressure of 'tap' is not in the mapping: 2 steps (2, 7)",
     ]
@@ -78,7 +79,7 @@ ignore: {fields: [id, comment]}
 
 def test_selectors_that_say_their_kind_lists_and_numbers_are_translated() -> None:
     commands = [
-        {"id": "1", "comment": "", "command": "open", "target": "https://a.test/"},
+        {"id": "1", "comment": "", "command": "open", "target": "https://a.test/", "value": "", "targets": []},
         {
             "command": "click",
             "target": "id=go",
@@ -90,7 +91,7 @@ def test_selectors_that_say_their_kind_lists_and_numbers_are_translated() -> Non
         {"command": "sendKeys", "value": "${KEY_ENTER}"},
         {"command": "sendKeys", "value": "${KEY_UP}"},
     ]
-    found = read({"name": "Side", "tests": [{"commands": commands}]}, SELENIUM)
+    found = read({"name": "Side", "tests": [{"commands": commands}], "plugins": []}, SELENIUM)
     assert steps_of(found) == [
         {"do": "goto", "url": "https://a.test/"},
         {"do": "click", "on": ["#go", "text/Go", "button"]},
@@ -110,6 +111,32 @@ def test_one_step_a_line_is_a_format_too() -> None:
     found = import_recording('{"a": "go", "u": "https://a.test/"}\n\n{"a": "x"}\n', "reel.jsonl", mapping=mapping)
     assert found.recording.id == "reel"
     assert "the action 'x' is not in the mapping and is left out: 1 step (2)" in map(str, found.remarks)
+
+
+def test_a_line_about_the_recorder_itself_is_left_out_and_told() -> None:
+    mapping = parse_mapping(
+        "swath_mapping: 1\nformat: jsonl\naction: a\nactions: {go: {do: goto, fields: {url: u}}}", "m"
+    )
+    found = import_recording(
+        '{"browser": "chromium"}\n{"a": "go", "u": "https://a.test/"}\n', "r.jsonl", mapping=mapping
+    )
+    assert [step["do"] for step in steps_of(found)] == ["goto"]
+    assert "what has no action at 'a' and is left out: 1 step (1)" in map(str, found.remarks)
+
+
+def test_addresses_without_a_host_belong_to_what_the_document_or_the_mapping_says() -> None:
+    mapping = "swath_mapping: 1\nsteps: s\naction: a\nbase_url: {}\nactions: {{go: {{do: goto, fields: {{url: u}}}}}}"
+    document = {"url": "https://a.test/x/", "os": {"name": "b"}, "s": [{"a": "go", "u": "/search"}]}
+    found = read(document, mapping.format("url"))
+    assert (found.recording.base_url, found.recording.sites) == ("https://a.test/x/", ("a.test",))
+    assert "the field os.name of the document is not in the mapping" in map(str, found.remarks)
+    check_recording(found.recording, "my.json", javascript=False)
+    assert read(document, mapping.format('{constant: "https://b.test"}')).recording.sites == ("b.test",)
+    for wrong in ("os.name", "os", "none"):
+        with pytest.raises(
+            BadInput, match=r"^my\.json: (base_url: .* is no address|step 1 \(go\): url: '/search' has no)"
+        ):
+            read(document, mapping.format(wrong))
 
 
 MINIMAL: Final = "swath_mapping: 1\naction: a\nactions: {go: {do: goto, fields: {url: u}}}\n"

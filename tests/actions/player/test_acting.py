@@ -273,7 +273,7 @@ async def test_dialogs_are_answered_as_the_recording_says(played: Played) -> Non
     assert await _value(played, "document.title") == "false"
 
 
-async def test_scripts_run_in_a_world_of_their_own(played: Played) -> None:
+async def test_scripts_run_in_a_world_of_their_own_or_in_the_pages(played: Played) -> None:
     body = "<h1>J</h1><p id=p>0</p><script>window.secret = 1; setInterval(() => p.textContent++, 50)</script>"
     await played.on(
         body,
@@ -281,6 +281,8 @@ async def test_scripts_run_in_a_world_of_their_own(played: Played) -> None:
         {"do": "javascript", "code": "Number(document.getElementById('p').textContent) > 4", "until_true": True},
     )
     assert await _value(played, "document.title") == "undefined"
+    await played.play({"do": "javascript", "code": "document.title = String(window.secret)", "world": "page"})
+    assert await _value(played, "document.title") == "1"
     assert int(await played.text("#p")) > 4
     with pytest.raises(Failed, match="said nothing true"):
         await played.play({"do": "javascript", "code": "0", "until_true": True, "timeout_seconds": 0.3})

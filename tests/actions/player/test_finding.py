@@ -53,6 +53,17 @@ CHAINS: list[Any] = [
 ]
 
 
+async def test_a_name_leads_to_its_element_however_the_page_changes_meanwhile(played: Played) -> None:
+    """Something comes before it every few milliseconds, so that it is never where it was."""
+    others = "<button onclick=\"document.title='wrong'\">Other</button>" * 20
+    right = "<button onclick=\"document.title='right'\">Target</button>"
+    grows = "setInterval(() => l.prepend(document.createElement('i')), 2)"
+    await played.on(
+        f"<h1>M</h1><div id=l>{others}{right}</div><script>{grows}</script>", {"do": "click", "on": "aria/Target"}
+    )
+    assert await _title(played) == "right"
+
+
 async def test_each_kind_of_selector_finds_its_element(played: Played) -> None:
     for selector, title in KINDS:
         await played.on(PLAIN, {"do": "click", "on": [selector]})

@@ -15,13 +15,13 @@ from swath.actions.checking.references import reference_problems
 from swath.actions.checking.selectors import selector_problems
 from swath.actions.language.keys import KEYS, is_pressable
 from swath.actions.language.recording import Recording
-from swath.actions.language.steps import JavaScript, Press
+from swath.actions.language.steps import AnyStep, JavaScript, Press
 from swath.actions.language.walk import walk
 from swath.domain.errors import BadInput
 from swath.domain.explain import near
 from swath.domain.pattern import objection_to
 
-__all__ = ["DEEPEST_STEPS", "MOST_STEPS", "check_recording"]
+__all__ = ["DEEPEST_STEPS", "MOST_STEPS", "check_recording", "problems_of_one"]
 
 MOST_STEPS: Final = 200
 DEEPEST_STEPS: Final = 8
@@ -40,6 +40,18 @@ def check_recording(recording: Recording, name: str, *, javascript: bool) -> Non
     ]
     if problems:
         raise BadInput(f"{name}: {told(problems)}")
+
+
+def problems_of_one(step: AnyStep, base_url: str | None = None) -> list[Problem]:
+    """What is wrong with a step by itself, whatever comes before it; `where` begins inside it. For importers, which
+    know how the recorder has counted it."""
+    alone = Recording(swath_recording=1, id="one", base_url=base_url, steps=(step,))
+    problems = [*_step_problems(alone, javascript=True), *selector_problems(alone), *address_problems(alone)]
+    here = f"step 1 ({step.do})"
+    return [
+        Problem(problem.where.removeprefix(here).removeprefix("step 1.").removeprefix(": "), problem.what)
+        for problem in problems
+    ]
 
 
 def _size_problems(recording: Recording) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ from swath.domain.explain import listed, near
 __all__ = ["reference_problems"]
 
 _LISTS: Final = ("list", "table")
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 class _Scope(NamedTuple):
@@ -126,4 +128,6 @@ def _objection_in_loop(name: str, scope: _Scope) -> str | None:
 
 
 def _which(name: str, inputs: frozenset[str]) -> str:
+    if not _NAME.fullmatch(name):
+        return near(name, inputs) or "; names of inputs have small letters, digits and _, as parcel_id has"
     return near(name, inputs) or (f"; there is {listed(sorted(inputs))}" if inputs else "; declare it under inputs")

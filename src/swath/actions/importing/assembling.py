@@ -10,11 +10,12 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from swath.actions.checking.check import MOST_STEPS
+from swath.actions.checking.check import MOST_STEPS, problems_of_one
+from swath.actions.checking.problem import told
 from swath.actions.importing.explain import first_error
 from swath.actions.importing.imported import Imported, Remark
 from swath.actions.language.recording import DEFAULT_STEP_SECONDS, InputField, Recording
@@ -42,32 +43,50 @@ def check_length(given: Sequence[Any]) -> None:
         raise BadInput(f"has {len(given):,} steps; at most {_MOST_GIVEN:,} are read, and {MOST_STEPS} can be played")
 
 
-def made_step(fields: Mapping[str, Any], place: str) -> AnyStep:
-    """A step of ours out of plain fields. Raises BadInput, which names the place."""
+def made_step(
+    fields: Mapping[str, Any], place: str, *, theirs: Mapping[str, str] | None = None, base_url: str | None = None
+) -> AnyStep:
+    """A step of ours out of plain fields. Raises BadInput, which names the place, and the field as the recorder calls
+    it if `theirs` knows: people have the recorder's file before them, and none of ours yet."""
     given = {name: value for name, value in fields.items() if value is not None}
     try:
-        return _STEP.validate_json(json.dumps(given))
+        step = _STEP.validate_json(json.dumps(given))
     except ValidationError as error:
-        raise BadInput(f"{place}: {first_error(error)}") from None
+        raise BadInput(f"{place}: {_in_their_words(first_error(error), theirs)}") from None
+    problems = problems_of_one(step, base_url)
+    if problems:
+        raise BadInput(f"{place}: {_in_their_words(told(problems), theirs)}")
+    return step
+
+
+def _in_their_words(message: str, theirs: Mapping[str, str] | None) -> str:
+    name = re.match(r"\w+", message)
+    return message if name is None or not theirs else theirs.get(name[0], name[0]) + message[name.end() :]
 
 
 def assembled(
-    title: str, steps: Sequence[AnyStep], remarks: Iterable[Remark], step_seconds: float = DEFAULT_STEP_SECONDS
+    title: str,
+    steps: Sequence[AnyStep],
+    remarks: Iterable[Remark],
+    step_seconds: float = DEFAULT_STEP_SECONDS,
+    *,
+    base_url: str | None = None,
 ) -> Imported:
     """The whole. Remarks become its notes, so that they stay with it. Raises BadInput when there is no step."""
     if not steps:
         raise BadInput("none of its steps is one that can be replayed")
-    told = tuple(remarks)
+    known = tuple(remarks)
     recording = Recording(
         swath_recording=1,
         id=slug(title),
         name=shortened(" ".join(title.split()), _MOST_NAME_CHARS),
+        base_url=base_url,
         step_seconds=step_seconds,
         steps=tuple(steps),
-        notes=tuple(shortened(str(remark), _MOST_NOTE_CHARS) for remark in told[:_MOST_NOTES]),
+        notes=tuple(shortened(str(remark), _MOST_NOTE_CHARS) for remark in known[:_MOST_NOTES]),
     )
     recording = recording.model_copy(update={"sites": _sites(recording), "inputs": _inputs(recording)})
-    return Imported(recording, told if _opens_something(recording) else (*told, Remark(_OPENS_NOTHING)))
+    return Imported(recording, known if _opens_something(recording) else (*known, Remark(_OPENS_NOTHING)))
 
 
 def slug(title: str) -> str:
@@ -88,7 +107,7 @@ def _opens_something(recording: Recording) -> bool:
 def _sites(recording: Recording) -> tuple[str, ...]:
     """The hosts of the addresses that are opened, then those of other windows and frames."""
     placed = [one.step for one in walk(recording)]
-    addresses = [step.url for step in placed if step.do == "goto"]
+    addresses = [urljoin(recording.base_url or "", step.url) for step in placed if step.do == "goto"]
     addresses += [target for step in placed if (target := getattr(step, "target", MAIN)) not in (MAIN, NEWEST)]
     hosts = dict.fromkeys(filter(None, map(_host, addresses)))
     return tuple(hosts)[:100]

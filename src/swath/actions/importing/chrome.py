@@ -15,7 +15,7 @@ from swath.actions.explaining import ACTIONS
 from swath.actions.importing.alternatives import usable
 from swath.actions.importing.assembling import assembled, check_length, made_step, shortened
 from swath.actions.importing.cautions import cautions_on
-from swath.actions.importing.chrome_steps import STEPS, events_of, seconds_of
+from swath.actions.importing.chrome_steps import NAMES, STEPS, events_of, seconds_of
 from swath.actions.importing.fields import Fields
 from swath.actions.importing.imported import Imported, Remark
 from swath.actions.importing.recorded import as_recorded
@@ -97,7 +97,9 @@ def _step(read: tuple[str, Fields], remarks: list[Remark]) -> AnyStep | None:
     known = () if model is None else model.model_fields
     also = {name: value for name, value in common.items() if name in known and name not in own}
     given = {**own, **also}
-    step = made_step(given if kind == _CUSTOM else _readable(given, place, remarks), place)
+    step = (
+        made_step(given, place) if kind == _CUSTOM else made_step(_readable(given, place, remarks), place, theirs=NAMES)
+    )
     remarks += _remarks_on(step, common, place)
     return step
 

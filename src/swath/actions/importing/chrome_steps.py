@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from swath.actions.importing.fields import Fields
 
-__all__ = ["STEPS", "events_of", "seconds_of"]
+__all__ = ["NAMES", "STEPS", "events_of", "seconds_of"]
 
 _BUTTONS: Final = ("primary", "auxiliary", "secondary", "back", "forward")
 _DEVICES: Final = ("mouse", "pen", "touch")
 _OPERATORS: Final = (">=", "==", "<=")
 _CHOSEN_FILE: Final = re.compile(r"[A-Za-z]:\\fakepath\\(?P<name>[^\\/]+)")
+_OF_EVENTS: Final = ("type", "url", "title")
 _LEAST_MS: Final = 1
 _MOST_MS: Final = 30_000
 
@@ -35,7 +36,8 @@ def seconds_of(fields: Fields) -> float | None:
 
 def events_of(fields: Fields) -> bool:
     """Whether a navigation is to come of the step; nothing else can be asserted. Its address and title are those of
-    the day of the recording, which Chrome does not compare either."""
+    the day of the recording, which Chrome does not compare either. What else an event has is left with the fields that
+    nobody knows."""
     events = fields.anything("assertedEvents")
     if events is None:
         return False
@@ -45,6 +47,7 @@ def events_of(fields: Fields) -> bool:
         kind = event.get("type") if isinstance(event, dict) else None
         if kind != "navigation":
             raise fields.wrong("assertedEvents", f"has an event of the type {kind!r}; only navigation can be asserted")
+        fields.leave({f"assertedEvents.{name}": value for name, value in event.items() if name not in _OF_EVENTS})
     return bool(events)
 
 
@@ -171,7 +174,8 @@ def _object(fields: Fields, name: str) -> dict[str, Any] | None:
 
 
 def _wait_for_expression(fields: Fields) -> Ours:
-    return {"do": "javascript", "code": fields.needed_text("expression"), "until_true": True}
+    """Chrome asks the page's own scripts: `window.ready`."""
+    return {"do": "javascript", "code": fields.needed_text("expression"), "until_true": True, "world": "page"}
 
 
 STEPS: Final[dict[str, Callable[[Fields], Ours]]] = {
@@ -190,3 +194,21 @@ STEPS: Final[dict[str, Callable[[Fields], Ours]]] = {
     "waitForExpression": _wait_for_expression,
 }
 """`customStep` is not among them: chrome.py asks whether it is one of ours."""
+
+NAMES: Final = {
+    "code": "expression",
+    "compare": "operator",
+    "file": "value",
+    "hold_ms": "duration",
+    "landscape": "isLandscape",
+    "latency_ms": "latency",
+    "mobile": "isMobile",
+    "offset_x": "offsetX",
+    "offset_y": "offsetY",
+    "on": "selectors",
+    "scale": "deviceScaleFactor",
+    "text": "value",
+    "timeout_seconds": "timeout",
+    "touch": "hasTouch",
+}
+"""Fields of ours as Chrome calls them, where it has another word."""

@@ -31,9 +31,12 @@ def import_recording(text: str, name: str, *, mapping: RecorderMapping | None = 
     if mapping is not None:
         document = read_json_lines(text, name) if mapping.format == "jsonl" else read_json(text, name)
         return _named(name, lambda: read_mapped(document, mapping, PurePath(name).stem))
+    ours = f"{name}: is a recording of ours already; run it, or look at it with `swath recording check`"
+    if text.lstrip().startswith("swath_recording"):  # as YAML
+        raise BadInput(ours)
     document = read_json(text, name)
     if isinstance(document, dict) and "swath_recording" in document:
-        raise BadInput(f"{name}: is a recording of ours already; run it, or look at it with `swath recording check`")
+        raise BadInput(ours)
     broken: list[str] = []
     for importer in _importers(broken):
         if _recognises(importer, document, broken):

@@ -22,8 +22,12 @@ def first_error(error: ValidationError) -> str:
     path = [part for at, part in enumerate(loc) if part not in ACTIONS or (at > 0 and isinstance(loc[at - 1], str))]
     model = ACTIONS.get(str(loc[0])) if len(loc) == 2 else None
     what = described({**problem, "loc": loc[-1:]}, model)
-    if problem["type"] == "too_long":
-        what = f"has more than {problem['ctx']['max_length']:,} characters or values"
+    match problem["type"]:
+        case "too_long" | "string_too_long":
+            things = "characters" if isinstance(problem["input"], str) else "values"
+            what = f"has more than {problem['ctx']['max_length']:,} {things}"
+        case "too_short" | "string_too_short" if not problem["input"]:
+            what = "is empty"
     where = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
     return _short(f"{where}: {what}" if where else what)
 

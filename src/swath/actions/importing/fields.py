@@ -76,6 +76,10 @@ class Fields:
         """Whatever is there."""
         return self._left.pop(name, None)
 
+    def leave(self, given: dict[str, Any]) -> None:
+        """Puts in what was inside of another field, and nobody asks for."""
+        self._left |= {name: value for name, value in given.items() if value is not None}
+
     def rest(self) -> dict[str, Any]:
         """What nobody has asked for."""
         return dict(self._left)

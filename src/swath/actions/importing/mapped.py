@@ -26,6 +26,7 @@ from swath.domain.errors import BadInput
 __all__ = ["read_mapped"]
 
 _MOST_PLACES: Final = 10
+_MOST_AROUND: Final = 10
 _YES: Final = frozenset({"true", "yes", "1", "on"})
 _NO: Final = frozenset({"false", "no", "0", "off", ""})
 
@@ -38,28 +39,35 @@ def read_mapped(document: Any, mapping: RecorderMapping, title: str) -> Imported
     check_length(given)
     own = None if mapping.title is None else _one(document, mapping.title)
     seconds = None if mapping.step_seconds is None else _value(document, mapping.step_seconds, "step_seconds")
-    reading = _Reading(mapping)
+    base_url = None if mapping.base_url is None else _base_url(_value(document, mapping.base_url, "base_url"))
+    reading = _Reading(mapping, base_url)
     steps = [step for number, one in enumerate(given, 1) if (step := reading.step(number, one)) is not None]
-    remarks = [Remark(f"read by the mapping of {mapping.name}"), *reading.remarks()]
-    return assembled(str(own or title), steps, remarks, _seconds(seconds))
+    if not steps:
+        reading.refuse_what_has_no_action()
+    remarks = [Remark(f"read by the mapping of {mapping.name}"), *_unused_around(document, mapping), *reading.remarks()]
+    return assembled(str(own or title), steps, remarks, _seconds(seconds), base_url=base_url)
 
 
 class _Reading:
     """One recording. Keeps the places of what the mapping does not know."""
 
-    def __init__(self, mapping: RecorderMapping) -> None:
+    def __init__(self, mapping: RecorderMapping, base_url: str | None) -> None:
         self._mapping = mapping
+        self._base_url = base_url
+        self._without: list[int] = []
         self._actions: dict[str, list[int]] = {}
         self._fields: dict[str, list[int]] = {}
         self._told: list[Remark] = []
 
     def step(self, number: int, given: Any) -> AnyStep | None:
-        """None for an action that is ignored or not known."""
+        """None for an action that is ignored or not known, and for what has none: a recorder may tell of itself in the
+        first line."""
         action = _one(given, self._mapping.action)
+        if action is None and isinstance(given, dict):
+            self._without.append(number)
+            return None
         if isinstance(action, bool) or not isinstance(action, (str, int)):
-            raise BadInput(
-                f"step {number}: has no action at {self._mapping.action!r}, where the mapping says that it is"
-            )
+            raise self._no_action(number)
         name = str(action)
         if name in self._mapping.ignore.actions:
             return None
@@ -75,12 +83,23 @@ class _Reading:
         made |= as_recorded(theirs, place, self._told)
         if "on" in made:
             made["on"] = usable(made["on"], place, self._told, stored=known.do == "extract")
-        step = made_step({"do": known.do, **made}, place)
+        step = made_step({"do": known.do, **made}, place, base_url=self._base_url)
         self._told += cautions_on(step, place)
         return step
 
+    def refuse_what_has_no_action(self) -> None:
+        """When there is nothing else, the mapping looks in the wrong place. Raises BadInput."""
+        if self._without:
+            raise self._no_action(self._without[0])
+
+    def _no_action(self, number: int) -> BadInput:
+        return BadInput(f"step {number}: has no action at {self._mapping.action!r}, where the mapping says that it is")
+
     def remarks(self) -> Iterator[Remark]:
         """What did not map, with how often and where."""
+        if self._without:
+            told = f"has no action at {self._mapping.action!r} and is left out"
+            yield Remark(f"what {told}: {_counted(self._without)}")
         for name, places in self._actions.items():
             yield Remark(f"the action {name!r} is not in the mapping and is left out: {_counted(places)}")
         for name, places in self._fields.items():
@@ -103,6 +122,20 @@ class _Reading:
         for path in sorted(set(_leaves(given))):
             if not any(pattern.match(path) for pattern in covered):
                 self._fields.setdefault(f"{path} of {action!r}", []).append(number)
+
+
+def _unused_around(document: Any, mapping: RecorderMapping) -> Iterator[Remark]:
+    """Fields of the document itself that nobody has asked for."""
+    if mapping.steps == "." or not isinstance(document, dict):
+        return
+    sources = [one for one in (mapping.base_url, mapping.step_seconds) if one is not None]
+    used = [mapping.steps, *mapping.ignore.fields, *(path for one in sources for path in one.paths)]
+    covered = [_pattern(path) for path in [*used, *([mapping.title] if mapping.title is not None else [])]]
+    left = [path for path in sorted(set(_leaves(document))) if not any(one.match(path) for one in covered)]
+    for path in left[:_MOST_AROUND]:
+        yield Remark(f"the field {path} of the document is not in the mapping")
+    if len(left) > _MOST_AROUND:
+        yield Remark(f"{len(left) - _MOST_AROUND:,} more fields of the document are not in the mapping")
 
 
 def _made(given: Any, field: str, several: Sources, place: str) -> Any:
@@ -207,6 +240,15 @@ def _seconds(given: Any) -> float:
     return seconds
 
 
+def _base_url(given: Any) -> str | None:
+    """Raises BadInput."""
+    if given is None or given == "":
+        return None
+    if not isinstance(given, str) or not re.match(r"(?i)https?://[^/]", given):
+        raise BadInput(f"base_url: {shortened(_spelt(given), 80)!r} is no address that begins with http:// or https://")
+    return given
+
+
 def _one(given: Any, path: str) -> Any:
     return next(_found(given, path.split(".")), None)
 
@@ -227,11 +269,11 @@ def _at(given: list[Any], part: str) -> list[Any]:
 
 
 def _leaves(given: Any, before: str = "") -> Iterator[str]:
-    """The paths of all values; a place in a list is a *."""
+    """The paths of all values that say something; a place in a list is a *."""
     if isinstance(given, (dict, list)) and given:
         for name, value in given.items() if isinstance(given, dict) else (("*", one) for one in given):
             yield from _leaves(value, f"{before}.{name}" if before else str(name))
-    elif given is not None and before:
+    elif given not in (None, "", [], {}) and before:
         yield before
 
 

@@ -104,7 +104,8 @@ class Ignored(_Part):
 
 class RecorderMapping(_Part):
     """`steps` is the path to the list of steps, `.` when the document is that list; `action` the field that names what
-    is done. `each` are fields of every action, for the steps that have them."""
+    is done. `base_url` is what addresses without a host belong to. `each` are fields of every action, for the steps
+    that have them."""
 
     swath_mapping: Literal[1]
     name: Annotated[str, Field(max_length=200)] = "another recorder"
@@ -112,6 +113,7 @@ class RecorderMapping(_Part):
     steps: Literal["."] | FieldPath = "."
     title: FieldPath | None = None
     action: FieldPath
+    base_url: Source | None = None
     step_seconds: Source | None = None
     each: dict[str, Sources] = Field(default_factory=dict)
     actions: dict[str, ActionMapping] = Field(min_length=1, max_length=500)

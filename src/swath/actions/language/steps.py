@@ -253,11 +253,13 @@ class CloseWindow(Acting):
 
 class JavaScript(Acting):
     """Runs a script of the recording, which only the operator of this machine can allow. `until_true`: again and again
-    until it says something true."""
+    until it says something true. In its `own` world it sees the page but not the variables of the page's scripts, which
+    then cannot notice it; in that of the `page` it does, as Chrome's recordings do."""
 
     do: Literal["javascript"]
     code: Annotated[str, Field(min_length=1, max_length=100_000)]
     until_true: bool = False
+    world: Literal["own", "page"] = "own"
 
 
 class If(Step):

@@ -64,6 +64,8 @@ async def play(
         if not browser.pages:
             with suppress(Failed, NotFound):
                 await browser.still(_page_name(recording))  # the site's word is worth keeping
+        if watch is not None:
+            browser.keep_file(STEPS_FILE, times.as_json(), "application/json")
         raise
     except Failed as failed:
         login = await browser.refuse()

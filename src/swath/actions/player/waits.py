@@ -36,10 +36,11 @@ class Waits:
         await self._ground.in_place(called(step), step, lambda place, left: self._wait(step, place, left))
 
     async def script(self, step: JavaScript, place: Place, deadline: Deadline) -> None:
-        """In a world of its own: it sees the page, and none of the page's scripts."""
+        """In a world of its own it sees the page, and none of the page's scripts; in the page's world, both."""
+        calls, is_pages = self._ground.stage.calls, step.world == "page"
 
         async def says_true() -> bool:
-            return bool(await travel.evaluate(self._ground.stage.calls, place, step.code)) or not step.until_true
+            return bool(await travel.evaluate(calls, place, step.code, in_page=is_pages)) or not step.until_true
 
         if not await self._ground.stage.until(place, deadline, says_true, self._ground.between):
             raise _late("the script said nothing true", place, deadline)
@@ -79,9 +80,13 @@ class Waits:
         wanted, compare = 1 if step.count is None else step.count, _COMPARE[step.compare]
         seen, positive = step.state in ("visible", "hidden"), step.state in ("visible", "attached")
 
+        async def count(*, seen: bool) -> int:
+            return await search.count(place, chains, seen=seen, attributes=attributes, properties=step.properties)
+
         async def fits() -> bool:
-            number = await search.count(place, chains, seen=seen, attributes=attributes, properties=step.properties)
-            return compare(number, wanted) is positive
+            if step.state == "hidden" and step.count is not None:  # so many are there, and none of them is shown
+                return not await count(seen=True) and compare(await count(seen=False), wanted)
+            return compare(await count(seen=seen), wanted) is positive
 
         return fits, f"it is not {step.state}"
 

@@ -1,7 +1,8 @@
 """Elements by their names in Chrome's own accessibility tree: `aria/Search`, `aria/Search[role="button"]`.
 
-Asked by search.py for parts of that kind. Chromium is asked over CDP, and what it finds is told as a path from the
-document, so that the driver can take it up; nothing is left on the page.
+Asked by search.py for parts of that kind. Chromium is asked over CDP, in a world of ours that is not the driver's. What
+it finds is pointed at there, so that the driver's world can take up the very same elements, however the page changes
+meanwhile (look.js); nothing is left on the page.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -52,6 +54,10 @@ def named_by(value: str) -> dict[str, str]:
     return asked
 
 
+class _Gone(Exception):
+    """The element that held a frame is not there any more."""
+
+
 class Aria:
     """For the frames of one attempt. Those in processes of their own have CDP sessions of their own, made on demand."""
 
@@ -60,14 +66,18 @@ class Aria:
         self._driver_error = driver_error
         self._own: dict[Frame, tuple[CDPSession, str]] = {}
 
-    async def paths(self, frame: Frame, parts: Parts) -> list[list[int | str]]:
-        """Where the elements are to which a chain leads; none when the frame is just going elsewhere."""
+    async def point(self, frame: Frame, parts: Parts, name: str) -> None:
+        """At the elements to which a chain leads, by an event of that name; at none when the frame is just going
+        elsewhere."""
         try:
             cdp, frame_id = await self._line(frame)
-            return await self._search(cdp, await _world(cdp, frame_id), parts)
-        except self._driver_error:
+            world = await _world(cdp, frame_id)
+            found = [{"objectId": one} for one in await self._search(cdp, world, parts)]
+            if found:
+                script = f"function(name, ...nodes) {{ {LOOK}; point(name, nodes); }}"
+                await _call(cdp, world, script, [{"value": name}, *found])
+        except (self._driver_error, _Gone):
             self._own.pop(frame, None)
-            return []
 
     async def close(self) -> None:
         """Leaves the frames."""
@@ -94,15 +104,21 @@ class Aria:
         return self._own[frame]
 
     async def _inside(self, parent: Frame, frame: Frame) -> tuple[CDPSession, str]:
+        """By the element that holds it, at which the driver's world points."""
         cdp, parent_id = await self._line(parent)
-        owner = await frame.frame_element()
-        path = await owner.evaluate(f"node => {{ {LOOK}; return path(node); }}")
-        world = await _world(cdp, parent_id)
-        element = await _call(cdp, world, f"function(steps) {{ {LOOK}; return walk(steps); }}", [path])
+        owner, world, name = await frame.frame_element(), await _world(cdp, parent_id), token_hex(8)
+        await _call(cdp, world, f"function(name) {{ {LOOK}; hear([name]); }}", [{"value": name}])
+        await owner.evaluate(f"(node, name) => {{ {LOOK}; point(name, [node]); }}", name)
+        take = "const [node] = pointedAt(name); forget([name]); return node;"
+        element = await _call(cdp, world, f"function(name) {{ {LOOK}; {take} }}", [{"value": name}])
+        if "objectId" not in element:
+            raise _Gone
         told = await cdp.send("DOM.describeNode", {"objectId": element["objectId"]})
+        if "frameId" not in told["node"]:
+            raise _Gone
         return cdp, told["node"]["frameId"]
 
-    async def _search(self, cdp: CDPSession, world: int, parts: Parts) -> list[list[int | str]]:
+    async def _search(self, cdp: CDPSession, world: int, parts: Parts) -> list[str]:
         document = (await _call(cdp, world, "function() { return document; }"))["objectId"]
         roots = [document]
         for kind, value in parts:
@@ -111,8 +127,7 @@ class Aria:
             else:
                 work = [self._part(cdp, root, kind, value) for root in roots[:_MOST]]
                 roots = [found for one in await asyncio.gather(*work) for found in one]
-        told = await asyncio.gather(*(self._path(cdp, root) for root in roots[:_MOST]))
-        return [path for path in told if path is not None]
+        return roots[:_MOST]
 
     async def _part(self, cdp: CDPSession, root: str, kind: str, value: str) -> list[str]:
         script = f"function(kind, value) {{ {LOOK}; return part(this, [kind, value]); }}"
@@ -141,12 +156,6 @@ class Aria:
         except self._driver_error:  # it is in another frame, or has gone
             return None
 
-    async def _path(self, cdp: CDPSession, found: str) -> list[int | str] | None:
-        script = f"function() {{ {LOOK}; return path(this); }}"
-        told = await _call_on(cdp, found, script, by_value=True)
-        path: list[int | str] | None = told.get("value")
-        return path
-
 
 async def _world(cdp: CDPSession, frame_id: str) -> int:
     """A world of our own in a frame: the same each time that it is asked for."""
@@ -154,12 +163,10 @@ async def _world(cdp: CDPSession, frame_id: str) -> int:
     return int(made["executionContextId"])
 
 
-async def _call(cdp: CDPSession, world: int, script: str, arguments: Sequence[Any] = ()) -> dict[str, Any]:
-    asked = {
-        "functionDeclaration": script,
-        "executionContextId": world,
-        "arguments": [{"value": one} for one in arguments],
-    }
+async def _call(
+    cdp: CDPSession, world: int, script: str, arguments: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    asked = {"functionDeclaration": script, "executionContextId": world, "arguments": list(arguments)}
     told: dict[str, Any] = (await cdp.send("Runtime.callFunctionOn", asked))["result"]
     return told
 

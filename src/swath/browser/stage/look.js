@@ -1,5 +1,6 @@
 // Finds elements as Chrome's recorder names them. An alternative has `parts`, each [kind, value] and searched inside what
-// the one before has found, or `paths`, which aria.py has found already. Runs in a world of its own.
+// the one before has found, or is `pointed` at: aria.py finds elements from another world, which can hand over none, and
+// says which they are by an event on each, of a name that nobody else knows. Runs in a world of its own.
 const shadow = node => node.shadowRoot || node;
 const below = root => {
   const roots = [shadow(root)];
@@ -62,13 +63,34 @@ const part = (root, [kind, value]) => {
   if (kind === "pierce") return below(root).flatMap(one => [...one.querySelectorAll(value)]);
   return [...shadow(root).querySelectorAll(value)];
 };
-const walk = path => {
-  let node = document;
-  for (const step of path) node = node && (step === "shadow" ? node.shadowRoot : node.childNodes[step]);
-  return node;
+// From now on, elements at which is pointed are kept, by the name of the event, until they are forgotten.
+const heard = globalThis.heard || (globalThis.heard = new Map());
+const hear = names => {
+  for (const name of names) {
+    const nodes = [], listener = event => nodes.push(event.composedPath()[0]);
+    heard.set(name, {nodes, listener});
+    document.addEventListener(name, listener, true);
+  }
+};
+const pointedAt = name => heard.has(name) ? heard.get(name).nodes : [];
+const forget = names => {
+  for (const name of names) {
+    if (heard.has(name)) document.removeEventListener(name, heard.get(name).listener, true);
+    heard.delete(name);
+  }
+};
+// What is inside of a closed shadow root would be taken for its host.
+const isOpen = node => {
+  const root = node.getRootNode();
+  return !(root instanceof ShadowRoot) || (root.mode === "open" && isOpen(root.host));
+};
+const point = (name, nodes) => {
+  for (const node of nodes) {
+    if (node.nodeType === Node.ELEMENT_NODE && isOpen(node)) node.dispatchEvent(new Event(name, {composed: true}));
+  }
 };
 const all = alternative => {
-  if (alternative.paths) return alternative.paths.map(walk).filter(node => node && node.nodeType === Node.ELEMENT_NODE);
+  if (alternative.pointed) return pointedAt(alternative.pointed).filter(node => node.isConnected);
   try {
     let found = [document];
     for (const one of alternative.parts) found = [...new Set(found.flatMap(root => part(root, one)))];
@@ -89,18 +111,6 @@ const visible = node => {
   const box = node.getBoundingClientRect();
   return box.width > 0 && box.height > 0;
 };
-const path = node => {
-  const steps = [];
-  while (node !== document) {
-    const parent = node && node.parentNode;
-    if (!parent) return null;
-    steps.push([...parent.childNodes].indexOf(node));
-    if (parent instanceof ShadowRoot) steps.push("shadow");
-    node = parent instanceof ShadowRoot ? parent.host : parent;
-  }
-  return steps.reverse();
-};
-
 // The first alternative of which something is there as it is needed; those that were tried in vain come last.
 const first = ({alternatives, needed, tired}) => {
   let there = false;

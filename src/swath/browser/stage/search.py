@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from swath.browser.session.calls import Calls
@@ -101,12 +102,23 @@ class Search:
             raise
 
     async def _asked(self, frame: Frame, chains: Chains) -> list[dict[str, Any]]:
-        return list(await asyncio.gather(*(self._alternative(frame, parts) for parts in chains)))
+        names = {at: token_hex(8) for at, parts in enumerate(chains) if any(kind == "aria" for kind, _ in parts)}
+        if names and await self._hears(frame, list(names.values())):
+            await asyncio.gather(*(self._aria.point(frame, chains[at], name) for at, name in names.items()))
+        return [
+            {"pointed": names[at]} if at in names else {"parts": [list(part) for part in parts]}
+            for at, parts in enumerate(chains)
+        ]
 
-    async def _alternative(self, frame: Frame, parts: Parts) -> dict[str, Any]:
-        if any(kind == "aria" for kind, _ in parts):
-            return {"paths": await self._aria.paths(frame, parts)}
-        return {"parts": [list(part) for part in parts]}
+    async def _hears(self, frame: Frame, names: list[str]) -> bool:
+        """Whether the frame stays where it is, and heeds what is pointed at from now on."""
+        try:
+            await frame.evaluate(f"names => {{ {LOOK}; forget([...heard.keys()]); hear(names); }}", names)
+        except self._calls.driver_error as error:
+            if self._calls.has_moved(error):
+                return False
+            raise
+        return True
 
 
 def _script(entry: str) -> str:

@@ -76,13 +76,13 @@ async def scroll_window(place: Place, x: float | None, y: float | None, deadline
         await frame.evaluate(_TO, [x, y])
 
 
-async def evaluate(calls: Calls, place: Place, code: str) -> Any:
-    """What a script says; None while the page is going elsewhere."""
+async def evaluate(calls: Calls, place: Place, code: str, *, in_page: bool) -> Any:
+    """What a script says; None while the page is going elsewhere. `in_page`: among the page's own scripts."""
     frame = place.frame
     if frame is None:
         return None
     try:
-        return await frame.evaluate(code)
+        return await frame.evaluate(code, isolated_context=not in_page)
     except calls.driver_error as error:
         if calls.has_moved(error):
             return None

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from swath.actions.checking.names import objection_to_name
 from swath.actions.importing.binding.forms import Needle
+from swath.actions.importing.binding.places import renumbered
 from swath.actions.importing.binding.replacing import Place, Replacing
 from swath.actions.importing.imported import Remark
 from swath.actions.importing.passwords import still_told
@@ -28,11 +29,13 @@ MOST_CHARS: Final = 1_000
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The recording with its inputs, where they stand now, and what was dropped or could not be replaced."""
+    """The recording with its inputs, where they were found, and what was dropped or could not be replaced. `gone` are
+    steps that were left out."""
 
     recording: Recording
     remarks: tuple[Remark, ...] = ()
     places: tuple[Place, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 def bind(recording: Recording, literals: Mapping[str, str]) -> Bound:
@@ -44,7 +47,8 @@ def bind(recording: Recording, literals: Mapping[str, str]) -> Bound:
     made = recording
     for name, literal in sorted(literals.items(), key=lambda pair: -len(pair[1])):  # a longer one may hold a shorter
         bound = bind_one(made, name, literal, frozenset(literals.values()) - {literal})
-        made, remarks, places = bound.recording, remarks + bound.remarks, places + bound.places
+        told = tuple(renumbered(remark, bound.gone) for remark in remarks)
+        made, remarks, places = bound.recording, told + bound.remarks, places + bound.places
     known = {**recording.inputs, **{name: made.inputs[name] for name in literals}}
     notes = still_told(made.notes, made)
     return Bound(made.model_copy(update={"inputs": known, "notes": notes}), remarks, places)
@@ -65,7 +69,7 @@ def bind_one(recording: Recording, name: str, literal: str, others: frozenset[st
         checked = Recording.model_validate_json(made.model_dump_json(by_alias=True, exclude_unset=True))
     except ValidationError as error:
         raise BadInput(f"{name}={literal}: cannot be bound: {describe_validation(error)}") from None
-    return Bound(checked, tuple(replacing.remarks), tuple(replacing.places))
+    return Bound(checked, tuple(replacing.remarks), tuple(replacing.places), tuple(replacing.gone))
 
 
 def _check_that_they_differ(literals: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from swath.actions.importing.binding.addresses import bound_address
 from swath.actions.importing.binding.forms import Needle, Reach, meant, spelt
 from swath.actions.importing.binding.ids import bound_id
 from swath.actions.importing.binding.keys import pressed_in
+from swath.actions.importing.binding.places import renumbered
 from swath.actions.importing.binding.residue import is_left_in
 from swath.actions.importing.binding.selectors import bound_selectors
 from swath.actions.importing.binding.typings import Typing, typings_in
@@ -54,7 +55,7 @@ _WORDS: Final = frozenset(
         "outcome",
         "screenshot",
     }
-    | {"state", "type", "version"}
+    | {"state", "type", "version", "world"}
 )
 _TOLD: Final = frozenset({"attribute", "base_url", "columns", "content_type", "key", "page", "sites", "transform"})
 PLAIN: Final = _WORDS | _TOLD
@@ -74,11 +75,15 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Replacing:
-    """One value in one recording; `places` and `remarks` tell what was done, `is_password` that it has to be hidden."""
+    """One value in one recording; `places` and `remarks` tell what was done, `is_password` that it has to be hidden.
+
+    `places`, and `gone` for steps that are left out, count steps as they were; remarks, as they are from now on: beside
+    the recording that people get."""
 
     def __init__(self, needle: Needle) -> None:
         self.places: list[Place] = []
         self.remarks: list[Remark] = []
+        self.gone: list[str] = []
         self.is_password = False
         self._needle = needle
         self._is_typed_later = False
@@ -86,7 +91,9 @@ class Replacing:
     def recording(self, recording: Recording) -> Recording:
         """All of it."""
         self._is_typed_later = bool(typings_in(recording.steps, self._needle).bound)
-        return self._model(recording, "")
+        made = self._model(recording, "")
+        self.remarks = [renumbered(remark, self.gone) for remark in self.remarks]
+        return made
 
     def _model(self, model: AModel, place: str) -> AModel:
         given = {name: getattr(model, name) for name in type(model).model_fields if name in model.model_fields_set}
@@ -138,7 +145,7 @@ class Replacing:
         for at, step in enumerate(steps):
             place = f"{before}{at + 1}"
             if at in needless:
-                self._remark("types only the beginning of it, and is left out", place)
+                self._leave_out("types only the beginning of it, and is left out", place)
             elif isinstance(step, JavaScript) and self._needle.find(step.code):
                 self._leave_out_script(step, place)
             else:
@@ -159,7 +166,11 @@ class Replacing:
     def _leave_out_script(self, step: JavaScript, place: str) -> None:
         if not step.until_true:
             raise BadInput(f"step {place}: its script holds {self._needle.literal!r}, where no input can stand")
-        self._remark("waits by a script that holds it, where no input can stand, and is left out", place)
+        self._leave_out("waits by a script that holds it, where no input can stand, and is left out", place)
+
+    def _leave_out(self, why: str, place: str) -> None:
+        self.gone.append(place)
+        self._remark(why, place)
 
     def _text(self, value: str, place: str, name: str) -> str:
         whole = None if has_references(value) else self._needle.whole(meant(value))
@@ -241,8 +252,9 @@ class Replacing:
         return _same_or(tuple(map(replace, value)), value)
 
     def _remark_pressed(self, first: str, last: str) -> None:
-        told = f"is pressed key by key up to step {last}, where no input can stand, so each item would get it"
-        self._remark(f"{told}; take these steps out, and type the input in their place if no other step does", first)
+        told = "is pressed key by key, where no input can stand, so each item would get it"
+        told = f"{told}; take these steps out, and type the input in their place if no other step does"
+        self.remarks.append(Remark(f"{self._needle.literal!r}: {told}", f"steps {first} to {last}"))
 
     def _remark_left(self, what: str, text: str, place: str) -> None:
         is_short = self._needle.reach is Reach.WHOLE

@@ -18,6 +18,8 @@ from swath.actions.importing.binding.forms import Needle, Reach, bounded, litera
 __all__ = ["is_left_in"]
 
 _LAYERS: Final = 3
+_MOST_WORDS: Final = 20
+_BETWEEN: Final = r"[\W_]{0,3}"
 _ENCODINGS: Final = ("utf-8", "latin-1")
 _UNICODE: Final = re.compile(r"\\u([0-9A-Fa-f]{4})")
 _JSON: Final = re.compile(r"\\([\"\\/])")
@@ -36,6 +38,9 @@ def _recognised(needle: Needle) -> re.Pattern[str]:
         is_telling = any(character.isalnum() for character in needle.literal)
         return re.compile(f"(?<!{letters}){re.escape(needle.literal)}(?!{letters})" if is_telling else "(?!)")
     told = [bounded(form, form.text) for form in needle.forms if form.reach is not Reach.WHOLE]
+    words = re.findall(r"[^\W_]+", needle.literal)
+    if 1 < len(words) <= _MOST_WORDS:  # with other marks between: `Smith, John` is also `SMITH JOHN`
+        told.append(rf"(?<![^\W_]){_BETWEEN.join(words)}(?![^\W_])")
     dates = (one for one in other_writings(needle.literal) if not needle.is_other(one))
     told += [f"(?<![0-9]){re.escape(one)}(?![0-9])" for one in dates]
     return re.compile("|".join(told), re.IGNORECASE)

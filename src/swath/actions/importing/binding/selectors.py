@@ -41,12 +41,13 @@ def bound_selectors(on: Selectors, needle: Needle, *, may_hold: bool = True) -> 
     holding = [chain for chain in on if any(_holds(part, needle) for part in chain)]
     alike = [chain for chain in on if chain not in holding and any(_is_like(part, needle) for part in chain)]
     if not holding and not alike:
-        return None
+        left = _perhaps(on, needle)
+        return None if left is None else InSelectors(on, left=left)
     safe = {chain: made for chain in holding if may_hold and (made := _in_quotes(chain, needle)) is not None}
     stay = tuple(safe.get(chain, chain) for chain in on if chain not in (*holding, *alike) or chain in safe)
     if stay:
         dropped = tuple(" > ".join(chain) for chain in (*holding, *alike) if chain not in safe)
-        return InSelectors(stay, dropped, bool(safe))
+        return InSelectors(stay, dropped, bool(safe), _perhaps(stay, needle))
     if needle.reach is Reach.WHOLE:
         return InSelectors(on, left=" > ".join((*holding, *alike)[0]))
     everywhere = [_anywhere(chain, needle) for chain in holding] if may_hold else []
@@ -54,6 +55,21 @@ def bound_selectors(on: Selectors, needle: Needle, *, may_hold: bool = True) -> 
     if kept or not alike:
         return InSelectors(kept or None, tuple(" > ".join(chain) for chain in alike), bound=bool(kept))
     return InSelectors(tuple(alike), tuple(" > ".join(chain) for chain in holding), left=" > ".join(alike[0]))
+
+
+def _perhaps(on: Selectors, needle: Needle) -> str | None:
+    """The first alternative that may name an element by a short value: `#row-7`, but not `td:nth-child(7)`."""
+    if needle.reach is not Reach.WHOLE:
+        return None
+    return next((" > ".join(chain) for chain in on if any(_may_name_by(part, needle) for part in chain)), None)
+
+
+def _may_name_by(text: str, needle: Needle) -> bool:
+    kind, value = part_of(text)
+    if kind in ("text", "aria"):
+        return is_left_in(_ROLE.sub("", value), needle)
+    named = [one["name"] for one in _NAMED.finditer(_QUOTED.sub("", value))] if kind != "xpath" else []
+    return any(is_left_in(_unescaped(one), needle) for one in [*_QUOTED.findall(value), *named])
 
 
 def _is_like(text: str, needle: Needle) -> bool:

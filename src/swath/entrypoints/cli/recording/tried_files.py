@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from swath.domain.errors import BadInput
 from swath.domain.keys import REFUSED_PAGE, download_name, page_name
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["write_tried"]
 
+_LIST: Final = ".tried"  # names what a try has left, so that the next one can take it away, and nothing else
+
 
 def write_tried(folder: Path, collected: Collected | None, data: Any) -> list[str]:
-    """The names of the files, in the place of what an earlier try has left under them."""
+    """The names of the files, in the place of all that an earlier try has left: a picture of a step that was not
+    reached this time would tell a tale."""
     files: dict[str, bytes] = {}
     if collected is not None:
         files |= {page_name(name): page.body for name, page in collected.kept.items()}
@@ -26,10 +29,25 @@ def write_tried(folder: Path, collected: Collected | None, data: Any) -> list[st
     if data is not None:
         files["record.json"] = json.dumps(data, indent=2, ensure_ascii=False).encode()
     try:
+        _take_away(folder)
         for name, body in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(body)
+        if files:
+            (folder / _LIST).write_text("\n".join(sorted(files)), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{folder}: cannot be written: {error.strerror}; choose another with --output") from None
     return sorted(files)
+
+
+def _take_away(folder: Path) -> None:
+    try:
+        left = (folder / _LIST).read_text(encoding="utf-8").splitlines()
+    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
+        return
+    root = folder.resolve()
+    for name in left:
+        path = (folder / name).resolve()
+        if path.is_relative_to(root) and path.is_file():
+            path.unlink()

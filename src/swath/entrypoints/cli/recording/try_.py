@@ -61,7 +61,7 @@ class _Tried(NamedTuple):
 @click.option(
     "--screenshots",
     type=click.Choice(["all", "failure"]),
-    default="failure",
+    default="all",
     show_default=True,
     help="A picture of each step, or of a failure only.",
 )
@@ -75,12 +75,14 @@ def try_(
     screenshots: str,
     as_json: bool,
 ) -> ExitCode:
-    """Play RECORDING, a file or a scraper's id, on one input. What is not given is taken from what was recorded."""
+    """Play RECORDING, a file or a scraper's id, on one input. Without --items, what is not given is taken from what was
+    recorded."""
     settings = begin()
     found, _ = make_registry(settings).resolve(file)
     if not isinstance(found, ActionScraper):
         raise BadInput(f"{file} is no recording; `swath recording try` plays recordings only")
-    raw = _examples(found) | (_row_of(items, row) if items is not None else {}) | _pairs(inputs, found)
+    # What a row lacks is never what was recorded: a column with the wrong name would look as if it worked.
+    raw = (_examples(found) if items is None else _row_of(items, row)) | _pairs(inputs, found)
     tried = run_async(_play(settings, found, raw, pictures=screenshots == "all"))
     folder = Path(output or f"{found.id}-try")
     written = write_tried(folder, tried.collected, tried.data)
@@ -96,7 +98,9 @@ async def _play(settings: Settings, scraper: ActionScraper, raw: dict[str, Any],
         item = scraper.parse_input(raw)
         start_url = scraper.start_url(item)
     except Failed as failed:
-        raise BadInput(f"the input does not fit: {failed.failure.message}; give it with --input NAME=VALUE") from None
+        there = f" (there is {listed(list(raw))})" if raw else ""
+        told = f"the input does not fit: {failed.failure.message}{there}"
+        raise BadInput(f"{told}; give it with --input NAME=VALUE") from None
     steps: list[StepTime] = []
     session: Collected | None = None
     try:
@@ -113,7 +117,10 @@ async def _play(settings: Settings, scraper: ActionScraper, raw: dict[str, Any],
 
 
 def _failed(steps: list[StepTime], session: Collected | None, failure: Failure) -> _Tried:
-    return _Tried(steps, session, "failed", message=failure.message, kind=failure.kind.value)
+    told = failure.message
+    if failure.kind is FailureKind.EGRESS_DENIED:  # who tries is at this machine, and may allow it
+        told += "; if it is yours, name its host:port in SWATH_ALLOW_PRIVATE"
+    return _Tried(steps, session, "failed", message=told, kind=failure.kind.value)
 
 
 def _examples(scraper: ActionScraper) -> dict[str, Any]:
