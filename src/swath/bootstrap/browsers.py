@@ -133,7 +133,7 @@ class Browsers:
         assert settings.browser_cdp_url is not None  # noqa: S101 require_browser has looked
         most = settings.browser_sessions or 1
         provider = CdpProvider(settings.browser_cdp_url, self._clock, family_of(settings.data), most_sessions=most)
-        return Desk(self._manager(provider, most), self._clock)
+        return Desk(self._manager(provider, most), self._clock, guard=self._guard)
 
     def _browserbase(self) -> Desk:
         from swath.browser.chromium.mark import family_of
@@ -152,7 +152,7 @@ class Browsers:
         )
         api = BrowserbaseApi(self._transport, settings.browserbase_api_key, self._clock, settings.browserbase_url)
         provider = BrowserbaseProvider(api, self._clock, family_of(settings.data), options)
-        return Desk(self._manager(provider, most), self._clock)
+        return Desk(self._manager(provider, most), self._clock, guard=self._guard)
 
     def _manager(self, provider: Provider, most: int) -> SessionManager:
         from swath.browser.seats.manager import SessionManager
