@@ -265,7 +265,7 @@ class Documents:
         self.wanted = None
         try:
             body = await take_body(line.cdp, event["requestId"], response, wanted.largest_bytes)
-            document.response = msgspec.structs.replace(response, body=body, wire_bytes=len(body))
+            document.response = msgspec.structs.replace(response, body=body)
             if not wanted.came.done():
                 wanted.came.set_result((document.request, document.response))
         except Failed as failed:
