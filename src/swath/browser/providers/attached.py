@@ -179,6 +179,9 @@ class AttachedOpened:
             self._origins.add(origin)
             self._session.left_origins.add(origin)  # until it is wiped, which a page may prevent
 
+    def admit(self, window: str) -> None:
+        """See Opened. Nobody stops them there."""
+
     async def close(self) -> None:
         """See Opened."""
         try:

@@ -121,6 +121,7 @@ class Documents:
         page.on("requestfailed", line.failed)
         await asyncio.gather(self._stop_at(line), workers.begin())
         self._lines[page] = line
+        self._calls.admit(line.main_frame)
         return line
 
     def drop(self, page: Page) -> None:
