@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
 from swath.backends.clock import SystemClock
+from swath.bootstrap.browsers import Browsers
+from swath.browser.chromium.mark import Mark, family_of, folder_of
 from swath.browser.elsewhere import ElsewhereGate
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
 from swath.domain.proxy_products import ProxyType
+from swath.domain.secret import Secret
 from swath.proxies.route import Route
+from swath.settings import Settings
 from swath.web.egress.guard import Guard
 from swath.web.egress.resolver import Answer
 from swath.web.transport import Request
+from tests.browser.launching import until
 from tests.browser.visiting import RecordingGate
 
 pytestmark = pytest.mark.req("B4", "Z4")
@@ -63,3 +72,19 @@ async def test_where_a_proxy_is_asked_for_nobody_is_told_that_it_was_taken() -> 
         await _elsewhere(gate).enter(Request(url="http://93.184.215.14/"))
     assert raised.value.failure.kind is FailureKind.ACCESS_POLICY
     assert gate.events == []
+
+
+@pytest.mark.req("B1", "W3")
+async def test_what_a_killed_worker_has_left_of_its_driver_is_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    data, clock = tmp_path / "data", SystemClock()
+    left = folder_of(Mark(family_of(data), 2**22 + 1, 1, "abcdef"))  # of no process: numbers end before
+    left.mkdir()
+    settings = Settings(data=data, browser_provider="cdp", browser_cdp_url=Secret("http://127.0.0.1:1"))
+    desk = Browsers(settings, clock, Guard(_Names(), clock), cast("Any", None))(lambda: None)
+    try:
+        await until(lambda: not left.exists())
+    finally:
+        await desk.close()
