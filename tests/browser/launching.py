@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from swath.browser.chromium.find import Chromium, find
 from swath.browser.chromium.launch import Launched, LaunchOptions
 from swath.browser.chromium.mark import Mark
+from swath.browser.chromium.porter import Porter
 
 
 @contextmanager
@@ -23,6 +25,18 @@ def refusing_port() -> Iterator[int]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
+
+
+@contextmanager
+def windows_may_load() -> Iterator[None]:
+    """Browsers launched meanwhile let out what windows ask for that nobody wanted: to see what they do then."""
+
+    async def let_all_out(_: Porter) -> None:
+        """Stops nothing."""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Porter, "begin", let_all_out)
+        yield
 
 
 def launching(data: Path, port: int, *, chromium: Chromium | None = None, **seconds: Any) -> LaunchOptions:

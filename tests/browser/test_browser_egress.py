@@ -29,7 +29,7 @@ from swath.web.egress.guard import Guard, Target
 from swath.web.egress.resolver import Answer
 from tests.browser.egress_pages import CLICKS, SURE, Canary, Pages, UdpCanary
 from tests.browser.exit_scene import PLENTY, StraightWay, exits
-from tests.browser.launching import until
+from tests.browser.launching import until, windows_may_load
 from tests.web.egress.spellings import NAMES, spellings
 from tests.web.sites import TableResolver
 
@@ -95,7 +95,8 @@ async def _net(stack: AsyncExitStack, folder: Path) -> Net:
     canary = await stack.enter_async_context(Canary())
     pages = await stack.enter_async_context(Pages(canary.url))
     deny = await stack.enter_async_context(exits())
-    launched = await launch(LaunchOptions(chromium=find(), data=folder, deny_port=deny.deny_port))
+    with windows_may_load():  # by the guard alone they must not get far
+        launched = await launch(LaunchOptions(chromium=find(), data=folder, deny_port=deny.deny_port))
     stack.push_async_callback(launched.close)
     return Net(deny, launched, pages, canary)
 

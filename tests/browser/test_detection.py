@@ -23,7 +23,7 @@ from swath.browser.faces.regions import countries, region_of
 from swath.testing.detection.facts import Facts, Realm, Window
 from swath.testing.detection.judge import PROBES, judge, tells
 from swath.testing.detection.site import DetectionSite
-from tests.browser.launching import launching, refusing_port
+from tests.browser.launching import launching, refusing_port, windows_may_load
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -43,7 +43,8 @@ class Faces:
     async def browser(self, *, headless: bool) -> Browser:
         if headless not in self._launched:
             name = None if headless else await self._screen()
-            self._launched[headless] = await launch(msgspec.structs.replace(self._options, display=name))
+            with windows_may_load():  # as those are let that somebody wants
+                self._launched[headless] = await launch(msgspec.structs.replace(self._options, display=name))
         return self._launched[headless].browser
 
     async def engine(self, *, headless: bool) -> Engine:

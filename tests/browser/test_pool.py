@@ -35,6 +35,9 @@ class StandIn:
         self.bytes = 0
         self.served = 0  # by the test
 
+    def admit(self, window: str) -> None:
+        """It has none."""
+
     async def answers(self) -> bool:
         return self.answering
 

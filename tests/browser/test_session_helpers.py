@@ -52,6 +52,7 @@ async def site() -> AsyncIterator[VisitedSite]:
             "/windows": html(
                 "<h1>W</h1><a id=w href='/next' target=_blank>new</a>"
                 "<button id=o onclick=\"window.open('/next')\">o</button>"
+                "<form action='/next' method=post target=_blank><button id=posts>p</button></form>"
             ),
             "/files": html(
                 "<h1>F</h1><a id=att href='/att'>a</a><a id=dl href='/next' download>d</a>"
@@ -171,10 +172,12 @@ async def test_windows_are_shut_unless_they_are_wanted(
     assert (await browser.page()).text_of("h1") == "W"
     assert site.paths() == ["/windows", "/next"]
     assert gate.events == ["enter /windows", "leave /windows 200", "enter /next", "leave /next 200"]
-    await browser.click("#o")
-    await until(lambda: "leave /next None" in gate.events)
-    await until(lambda: len(browser.raw.context.pages) == 1)
+    for opens in ("#o", "#posts", "#w"):
+        await browser.click(opens)
+        await until(lambda: len(browser.raw.context.pages) == 1)
     assert (await browser.page()).text_of("h1") == "W"
+    assert site.paths() == ["/windows", "/next"], "what nobody wants has left past the gate"
+    assert len(gate.events) == 4
 
 
 async def test_files_never_get_a_name_of_the_sites(browser: BrowserSession) -> None:

@@ -121,6 +121,19 @@ async def test_what_lies_behind_a_service_worker_passes_the_gate_and_is_judged(
     assert (where in site.paths()) is (kind is not FailureKind.ROBOTS_DENIED)
 
 
+async def test_a_window_that_a_service_worker_would_answer_passes_the_gate_and_is_judged(
+    launched: Launched, site: VisitedSite
+) -> None:
+    gate = RecordingGate()
+    async with visiting(launched, site.port, gate) as browser:
+        await browser.goto(f"{LOCAL}/home/403", wait="#claimed")
+        await browser.evaluate("document.querySelector('#a').target = '_blank'")
+        with pytest.raises(Failed) as raised:
+            await browser.click_window("#a")
+    assert raised.value.failure.kind is FailureKind.BLOCKED
+    assert "enter /403" in gate.events
+
+
 async def test_a_page_that_goes_on_as_soon_as_its_worker_is_ready_is_not_taken_for_a_success(
     launched: Launched, site: VisitedSite
 ) -> None:

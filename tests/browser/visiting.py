@@ -88,6 +88,9 @@ class Stand:
         self.closed = 0
         self.killed = 0
 
+    def admit(self, window: str) -> None:
+        self.launched.admit(window)
+
     async def close(self) -> None:
         self.closed += 1
         with suppress(Exception):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from swath.backends.clock import SystemClock
+from swath.browser.chromium import display
 from swath.entrypoints.cli.doctor.browser import check_browser
 from swath.entrypoints.cli.doctor.finding import Level, Subject
 from swath.settings import read
@@ -33,6 +34,14 @@ def test_one_that_starts_is_told_with_version_and_sandbox(tmp_path: Path) -> Non
     assert finding.level is Level.OK, finding.message
     assert finding.message.startswith("Chromium 1")
     assert "in its sandbox" in finding.message
+    assert finding.message.endswith("with windows in Xvfb")
+
+
+def test_it_is_started_as_a_worker_would_with_its_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "find_display_program", lambda: Path("/bin/false"))
+    finding = check_browser(_subject(tmp_path))
+    assert finding.level is Level.WARN
+    assert "Xvfb does not start" in finding.message
 
 
 def test_none_is_a_hint_where_none_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from swath.domain.errors import BadInput
 from swath.observe.figures import FIGURES
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from swath.browser.seats.manager import SessionManager
 
 __all__ = ["Browsers", "require_browser"]
+
+_SWEEP_SECONDS: Final = 60.0
 
 
 def require_browser(settings: Settings) -> None:
@@ -126,18 +128,16 @@ class Browsers:
 
     def _cdp(self) -> Desk:
         from swath.browser.chromium.mark import family_of
-        from swath.browser.desk import Desk
         from swath.browser.providers.cdp import CdpProvider
 
         settings = self._settings
         assert settings.browser_cdp_url is not None  # noqa: S101 require_browser has looked
         most = settings.browser_sessions or 1
         provider = CdpProvider(settings.browser_cdp_url, self._clock, family_of(settings.data), most_sessions=most)
-        return Desk(self._manager(provider, most), self._clock)
+        return self._elsewhere(provider, most)
 
     def _browserbase(self) -> Desk:
         from swath.browser.chromium.mark import family_of
-        from swath.browser.desk import Desk
         from swath.browser.providers.browserbase import BrowserbaseOptions, BrowserbaseProvider
         from swath.browser.providers.browserbase_api import BrowserbaseApi
 
@@ -152,7 +152,18 @@ class Browsers:
         )
         api = BrowserbaseApi(self._transport, settings.browserbase_api_key, self._clock, settings.browserbase_url)
         provider = BrowserbaseProvider(api, self._clock, family_of(settings.data), options)
-        return Desk(self._manager(provider, most), self._clock)
+        return self._elsewhere(provider, most)
+
+    def _elsewhere(self, provider: Provider, most: int) -> Desk:
+        """Their drivers are here, and those of a worker that died have to be cleared away too."""
+        from swath.browser.chromium.mark import family_of
+        from swath.browser.chromium.orphans import reap
+        from swath.browser.desk import Desk
+        from swath.browser.pool.keeper import Sweeper
+
+        family = family_of(self._settings.data)
+        sweeper = Sweeper(self._clock, lambda: reap(family), _SWEEP_SECONDS)
+        return Desk(self._manager(provider, most), self._clock, keep=sweeper.run, guard=self._guard)
 
     def _manager(self, provider: Provider, most: int) -> SessionManager:
         from swath.browser.seats.manager import SessionManager

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import asynccontextmanager
 from typing import Any
 
+from swath.browser.elsewhere import ElsewhereGate
 from swath.browser.faces.region import Region
 from swath.browser.faces.regions import region_of
 from swath.browser.opened import Wish
@@ -22,12 +23,14 @@ from swath.browser.visit import Visit
 from swath.domain.policy import Proxy
 from swath.domain.proxy_products import ProxyType
 from swath.ports.clock import Clock
+from swath.web.egress.guard import Guard
 
 __all__ = ["Desk"]
 
 
 class Desk:
-    """One per process. With a `pool`, browsers of our own: `keep` looks after them, `leave` closes their ways out."""
+    """One per process. With a `pool`, browsers of our own: `keep` looks after them, `leave` closes their ways out. With
+    a `guard`, those of others: it is asked before they are sent anywhere."""
 
     def __init__(
         self,
@@ -36,11 +39,13 @@ class Desk:
         pool: BrowserPool | None = None,
         keep: Callable[[], Coroutine[Any, Any, None]] | None = None,
         leave: Callable[[], Awaitable[None]] | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.manager = manager
         self._clock = clock
         self._pool = pool
         self._leave = leave
+        self._guard = guard
         chores = [manager.run] if keep is None else [manager.run, keep]
         self._chores = [asyncio.get_running_loop().create_task(chore()) for chore in chores]
         self._tickets = itertools.count(1)
@@ -77,9 +82,10 @@ class Desk:
             region=_region(visit.proxy),
             mobile=visit.mobile,
         )
+        gate = visit.gate if self._guard is None else ElsewhereGate(visit.gate, self._guard)
         async with (
             self.manager.visit(self._reserved.pop(ticket), wish) as opened,
-            BrowserSession(opened, visit.gate, self._clock, visit.options) as session,
+            BrowserSession(opened, gate, self._clock, visit.options) as session,
         ):
             yield session
 

@@ -46,6 +46,10 @@ class Opened(Protocol):
     keeps_page: bool
     loads: int
 
+    def admit(self, window: str) -> None:
+        """A window that a page has opened is wanted, and its documents pass the gate: they may leave. By its target."""
+        ...
+
     async def close(self) -> None:
         """Bounded, whatever the page does, and never raises; what does not close in time is killed. Kept contexts lose
         their pages only, and may keep one that is empty."""

@@ -135,7 +135,7 @@ class Passage:
             permit.release()
             raise
         self._last = site.name
-        FIGURES.site_requests[self._label(site)] += 1
+        FIGURES.site_requests[self._label(site.name)] += 1
         sent = msgspec.structs.replace(request, route=self._route(site), impersonate=site.policy.impersonate)
         self._open[id(sent)] = _Open(site, permit, self._network.clock.boot())
         return sent
@@ -147,7 +147,7 @@ class Passage:
         if failure is not None:
             self._blamed.append((failure, site.name))
         if response is not None:
-            FIGURES.received_bytes[self._label(site)] += response.wire_bytes
+            FIGURES.received_bytes[self._label(site.name)] += response.wire_bytes
         if response is not None and response.status in {429, 503}:
             self._network.pacer.slow_down(site, sent_at)
 
@@ -164,6 +164,11 @@ class Passage:
             self._network.ways.tried(self._job.job_id, name, route, kind)
         self._tickets.clear()
 
+    def received(self, byte_count: int) -> None:
+        """What a browser has loaded, of which no exchange tells: it counts for the site that the attempt came to."""
+        if self._last is not None:
+            FIGURES.received_bytes[self._label(self._last)] += byte_count
+
     def blame(self, url: str, failure: Failure) -> None:
         """See Gate."""
         self._blamed.append((failure, self._network.directory.of(url).name))
@@ -174,9 +179,9 @@ class Passage:
 
     # -- one question each ---------------------------------------------------------------------------------------------
 
-    def _label(self, site: Site) -> str:
+    def _label(self, name: str) -> str:
         """What figures are counted under: the policies are few, the domains that share the default need not be."""
-        return site.name if site.name in self._network.directory.sites else "default"
+        return name if name in self._network.directory.sites else "default"
 
     def _check_hours(self, site: Site) -> None:
         if site.policy.allowed_hours is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,8 +19,10 @@ from swath.domain.failure import Failure, FailureKind
 from swath.domain.item import Item
 from swath.domain.job import Job, JobStatus
 from swath.domain.policy import ExecutionPolicy
+from swath.observe.figures import FIGURES
 from swath.ports.job_store import Batch
 from swath.web.collected import Collected
+from swath.web.transport import Request
 from tests.pipeline.execute.bare_worker import worker_of
 
 
@@ -44,6 +47,7 @@ class Seats:
         self.seats = 2
         self.broken = broken
         self.late = late
+        self.bytes = 0
         self.reserved: set[int] = set()
         self.inside = self.most = self.visits = 0
         self.sites: list[Sequence[str]] = []
@@ -76,7 +80,10 @@ class Seats:
         try:
             if ticket <= self.broken:
                 raise Failed(Failure.of(FailureKind.BROWSER_CRASH, "the browser has gone"))
-            yield Collected()
+            collected = Collected()
+            collected.bytes = self.bytes
+            visit.gate.leave(await visit.gate.enter(Request(url="http://a.example/")), None, None)
+            yield collected
         finally:
             asyncio.get_running_loop().call_later(self.late, self._left)
 
@@ -117,6 +124,15 @@ async def test_no_more_items_run_than_there_are_seats(late: float) -> None:
     assert seats.visits == 12
     assert not seats.reserved
     assert {"a.example", "b.example"} == {site for sites in seats.sites for site in sites}
+
+
+@pytest.mark.req("O2")
+async def test_bytes_of_browsers_are_counted_for_their_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FIGURES, "received_bytes", defaultdict(int))
+    seats = Seats()
+    seats.bytes = 1_000
+    await _run(seats, items=3)
+    assert FIGURES.received_bytes == {"default": 3_000}
 
 
 @pytest.mark.req("B1", "H2")

@@ -21,6 +21,7 @@ from swath.browser.chromium.find import Chromium
 from swath.browser.chromium.mark import SWITCH, Mark, family_of, folder_of
 from swath.browser.chromium.memory import tree_bytes
 from swath.browser.chromium.orphans import kill_group, kill_marked, remove_folder, wait_until_gone
+from swath.browser.chromium.porter import Porter
 from swath.browser.chromium.surroundings import (
     chromium_environment,
     downloads_of,
@@ -83,22 +84,33 @@ async def launch(options: LaunchOptions) -> Launched:
             driver, playwright = await Driver.start(driver_environment(mark, folder), sandbox.leash)
             browser = await _start(playwright, options, mark)
             pulse = await browser.new_browser_cdp_session()
+            porter = Porter(pulse)
+            await porter.begin()
     except BaseException as error:
         await asyncio.shield(_clear(mark, driver))
         if not isinstance(error, Exception):
             raise
         message = f"Chromium does not start: {_reason(error, options.chromium.binary)}"
         raise Failed(Failure.of(FailureKind.BROWSER_CRASH, message)) from None
-    return Launched(options, mark, driver, browser, pulse)
+    return Launched(options, mark, driver, browser, pulse, porter)
 
 
 class Launched:
     """One Chromium with its driver: the real Running of the pool."""
 
-    def __init__(self, options: LaunchOptions, mark: Mark, driver: Driver, browser: Browser, pulse: CDPSession) -> None:
+    def __init__(
+        self,
+        options: LaunchOptions,
+        mark: Mark,
+        driver: Driver,
+        browser: Browser,
+        pulse: CDPSession,
+        porter: Porter,
+    ) -> None:
         self._options = options
         self._driver = driver
         self._pulse = pulse
+        self._porter = porter
         self._ending: asyncio.Task[None] | None = None
         self.mark = mark
         self.browser = browser
@@ -117,6 +129,10 @@ class Launched:
     def downloads(self) -> Path:
         """Where Chromium puts what it downloads."""
         return downloads_of(folder_of(self.mark))
+
+    def admit(self, window: str) -> None:
+        """See Running."""
+        self._porter.admit(window)
 
     async def answers(self) -> bool:
         """Whether the browser process comes back to us; one that is frozen does not."""

@@ -19,6 +19,10 @@ class Running(Protocol):
     version: str
     gone: asyncio.Event
 
+    def admit(self, window: str) -> None:
+        """What a window loads that a page has opened may leave from now on; until then nothing does. By its target."""
+        ...
+
     async def answers(self) -> bool:
         """Whether it still answers; False after some seconds. Never raises."""
         ...

@@ -14,21 +14,51 @@ from swath.browser.pool.member import Member
 from swath.browser.pool.pool import BrowserPool
 from swath.ports.clock import Clock
 
-__all__ = ["Keeper"]
+__all__ = ["Keeper", "Sweeper"]
 
 _log = logging.getLogger(__name__)
 
 FAR_OVER: Final = 2  # times the memory after which a browser is due: it is killed, whoever is in it
 
 
+class Sweeper:
+    """`reap` kills orphans and says how many there were; it may block, and is called in a thread. By itself for
+    browsers elsewhere, whose drivers are here."""
+
+    def __init__(self, clock: Clock, reap: Callable[[], int], every_seconds: float) -> None:
+        self._clock = clock
+        self._reap = reap
+        self._every_seconds = every_seconds
+        self._reaped_at: float | None = None
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self.run_once()
+            await self._clock.sleep(self._every_seconds)
+
+    async def run_once(self) -> None:
+        """Looks if it is time for it. Never raises."""
+        now = self._clock.boot()
+        if self._reaped_at is not None and now - self._reaped_at < self._every_seconds:
+            return
+        self._reaped_at = now
+        try:
+            found = await asyncio.to_thread(self._reap)
+        except Exception:  # noqa: BLE001 the next look may go better
+            _log.exception("orphaned browsers could not be looked for")
+            return
+        if found:
+            _log.warning("orphaned browser processes of a dead worker were killed: %d", found)
+
+
 class Keeper:
-    """`reap` kills orphans and says how many there were; it may block, and is called in a thread."""
+    """For browsers of our own. `reap`: see Sweeper."""
 
     def __init__(self, pool: BrowserPool, clock: Clock, reap: Callable[[], int]) -> None:
         self._pool = pool
         self._clock = clock
-        self._reap = reap
-        self._reaped_at: float | None = None
+        self._sweeper = Sweeper(clock, reap, pool.options.sweep_seconds)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -38,21 +68,9 @@ class Keeper:
 
     async def run_once(self) -> None:
         """Looks at everything that it is time for. Never raises."""
-        now = self._clock.boot()
-        if self._reaped_at is None or now - self._reaped_at >= self._pool.options.sweep_seconds:
-            self._reaped_at = now
-            await self._sweep()
+        await self._sweeper.run_once()
         await asyncio.gather(*(self._look_at(member) for member in self._pool.members))
         self._pool.tend()
-
-    async def _sweep(self) -> None:
-        try:
-            found = await asyncio.to_thread(self._reap)
-        except Exception:  # noqa: BLE001 the next look may go better
-            _log.exception("orphaned browsers could not be looked for")
-            return
-        if found:
-            _log.warning("orphaned browser processes of a dead worker were killed: %d", found)
 
     async def _look_at(self, member: Member) -> None:
         member.memory_bytes, answers = await asyncio.gather(member.running.memory_bytes(), member.running.answers())

@@ -24,7 +24,7 @@ from swath.domain.secret import Secret
 from swath.ports.clock import Clock
 
 if TYPE_CHECKING:
-    from patchright.async_api import Browser, BrowserContext, Cookie, Frame, Page
+    from patchright.async_api import Browser, BrowserContext, Frame, Page
 
 __all__ = ["AttachLimits", "AttachedSession"]
 
@@ -48,10 +48,20 @@ class AttachLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttachedSession:
-    """Implements ProviderSession. `where` is what people are told of the endpoint, whose address may hold a key."""
+    """Implements ProviderSession. `where` is what people are told of the endpoint, whose address may hold a key.
+
+    `left_origins` are those that items have left something of; it is the provider's where its browser outlives the
+    session."""
 
     def __init__(
-        self, session_id: str, endpoint: Secret, where: str, driver: SharedDriver, clock: Clock, limits: AttachLimits
+        self,
+        session_id: str,
+        endpoint: Secret,
+        where: str,
+        driver: SharedDriver,
+        clock: Clock,
+        limits: AttachLimits,
+        left_origins: set[str] | None = None,
     ) -> None:
         self.session_id = session_id
         self.expires_at: float | None = None
@@ -64,7 +74,7 @@ class AttachedSession:
         self.gone = False
         self._was_there = False
         self._owner: str | None = None  # of what is kept here
-        self.kept_origins: set[str] = set()
+        self.left_origins: set[str] = set() if left_origins is None else left_origins
 
     @property
     def connected(self) -> bool:
@@ -130,33 +140,28 @@ class AttachedSession:
         if not self._browser.contexts:
             raise Failed(Failure.of(FailureKind.BROWSER_CRASH, f"the browser at {self._where} has no context to use"))
         context = self._browser.contexts[0]
-        aside: list[Cookie] = []
-        if not wish.keeps:
-            aside = await context.cookies() if self._owner is not None else []
-            await context.clear_cookies()
         page = await context.new_page()
-        if wish.keeps:
-            if self._owner not in (None, wish.owner):
-                await _wipe(context, page, self.kept_origins)
-                self.kept_origins = set()
-            self._owner = wish.owner
-        return AttachedOpened(self, context, page, None if wish.keeps else aside)
+        owner = wish.owner if wish.keeps else None
+        # There is one context for all: what one job keeps goes before an item of another comes. Who keeps something may
+        # find what the browser's owner has put there.
+        if owner is None or (self.left_origins and owner != self._owner):
+            await _wipe(context, page, self.left_origins)
+            self.left_origins.clear()
+        self._owner = owner
+        return AttachedOpened(self, context, page, keeps=wish.keeps)
 
 
 class AttachedOpened:
-    """Implements Opened. `aside`: cookies that wait for the end of an item that must not see them; None for an item
-    whose own are kept."""
+    """Implements Opened. `keeps`: what it leaves behind is for the next item of its job."""
 
-    def __init__(
-        self, session: AttachedSession, context: BrowserContext, page: Page, aside: list[Cookie] | None
-    ) -> None:
+    def __init__(self, session: AttachedSession, context: BrowserContext, page: Page, *, keeps: bool) -> None:
         self.context = context
         self.page = page
         self.exit: Exit | None = None
         self.keeps_page = False
         self.loads = 0
         self._session = session
-        self._aside = aside
+        self._keeps = keeps
         self._origins: set[str] = set()
         self._pages: list[Page] = []
         self._watch(page)
@@ -170,7 +175,12 @@ class AttachedOpened:
     def _visited(self, frame: Frame) -> None:
         parts = urlsplit(frame.url)
         if parts.scheme in {"http", "https"}:
-            self._origins.add(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+            origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+            self._origins.add(origin)
+            self._session.left_origins.add(origin)  # until it is wiped, which a page may prevent
+
+    def admit(self, window: str) -> None:
+        """See Opened. Nobody stops them there."""
 
     async def close(self) -> None:
         """See Opened."""
@@ -183,13 +193,9 @@ class AttachedOpened:
 
     async def _forget(self) -> None:
         """Nothing of this item is for the next one, unless it is to be kept."""
-        if self._aside is None:
-            self._session.kept_origins |= self._origins
-            return
-        await _wipe(self.context, self.page, self._origins)
-        if self._aside:
-            # What comes out of a context goes into one, though the library has two types for it.
-            await self.context.add_cookies([{**cookie} for cookie in self._aside])  # type: ignore[typeddict-item]
+        if not self._keeps:
+            await _wipe(self.context, self.page, self._origins)
+            self._session.left_origins -= self._origins
 
     async def kill(self) -> None:
         """See Opened. The browser is not ours to end: its page is closed, the line cut, and the session given up."""

@@ -37,11 +37,13 @@ class CdpProvider:
         self._driver = SharedDriver(family)
         self._numbers = itertools.count(1)
         self._sessions: dict[str, AttachedSession] = {}
+        self._left_origins: set[str] = set()
 
     async def create(self) -> ProviderSession:
         """See Provider."""
         session_id = f"cdp-{next(self._numbers)}"
-        session = AttachedSession(session_id, self._endpoint, self._where, self._driver, self._clock, self._limits)
+        parts = (self._endpoint, self._where, self._driver, self._clock, self._limits, self._left_origins)
+        session = AttachedSession(session_id, *parts)
         await session.connect()
         self._sessions[session_id] = session
         return session

@@ -162,6 +162,10 @@ class _Opened:
         self.loads = 0
         self._is_open = True
 
+    def admit(self, window: str) -> None:
+        """See Opened."""
+        self._place.running.admit(window)
+
     async def close(self) -> None:
         """See Opened."""
         if not self._is_open:

@@ -66,6 +66,10 @@ class Calls:
         self.page: Page = opened.page
         self.cdp: CDPSession | None = None
 
+    def admit(self, window: str) -> None:
+        """See Opened."""
+        self._opened.admit(window)
+
     @property
     def is_over(self) -> bool:
         """Whether nothing more can be done here."""

@@ -121,6 +121,7 @@ class Documents:
         page.on("requestfailed", line.failed)
         await asyncio.gather(self._stop_at(line), workers.begin())
         self._lines[page] = line
+        self._calls.admit(line.main_frame)
         return line
 
     def drop(self, page: Page) -> None:
@@ -265,7 +266,7 @@ class Documents:
         self.wanted = None
         try:
             body = await take_body(line.cdp, event["requestId"], response, wanted.largest_bytes)
-            document.response = msgspec.structs.replace(response, body=body, wire_bytes=len(body))
+            document.response = msgspec.structs.replace(response, body=body)
             if not wanted.came.done():
                 wanted.came.set_result((document.request, document.response))
         except Failed as failed:

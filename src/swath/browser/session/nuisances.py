@@ -91,8 +91,8 @@ class Nuisances:
             self._give_up(f"more than {self._options.most_windows} windows, one after the other")
 
     async def _shut(self, page: Page) -> None:
-        """A window that nobody wants. What it asked for has left before we could say no: the site's pace knows of it,
-        so that whatever comes next waits for its turn."""
+        """A window that nobody wants. Browsers of our own let nothing of it out (chromium/porter.py). Elsewhere what it
+        asked for has left before we could say no: the site's pace knows of it, so that whatever comes next waits."""
         url = page.url
         await self._calls.bounded(page.close())
         try:

@@ -177,6 +177,9 @@ class Windows:
             if asked.page is page or (asked.page is None and asked.url == page.url):
                 self._stopped.remove(asked)
                 return asked
+        if page.url.startswith("http") and self._documents.shown_in(page) is None:
+            # Answered in the browser itself, by a service worker: nothing was stopped, and nobody knows what it was.
+            return _Stopped(page, "GET", page.url, None)
         return None
 
     async def _go(self, page: Page, asked: _Stopped) -> None:

@@ -118,6 +118,7 @@ async def _by_browser(bench: Bench, turn: Turn, browsers: Browsers, place: Place
             return await _fetch_and_extract(bench, turn.item, collected)
 
     came = await _through(gate, _bounded(bench, turn, fetch_and_extract()))
+    gate.received(collected.bytes)
     return _tried(bench, started_at, gate, collected, came)
 
 

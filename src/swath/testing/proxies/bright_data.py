@@ -198,7 +198,8 @@ class FakeBrightData(Listener):
         """The site's answer, with the exit's address in its head. Sites here close after each answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._hosts[seen.authority])
         parts = urlsplit(asked.target)
-        kept = {name: value for name, value in asked.headers.items() if not name.startswith("proxy-")}
+        ours = {name: value for name, value in asked.headers.items() if name != "connection"}
+        kept = {name: value for name, value in ours.items() if not name.startswith("proxy-")}
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         lines = [f"{asked.method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in kept.items())]
         writer.write(("\r\n".join([*lines, "connection: close"]) + "\r\n\r\n").encode("latin-1") + asked.body)

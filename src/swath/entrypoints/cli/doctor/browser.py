@@ -16,6 +16,7 @@ from swath.entrypoints.cli.output import counted
 from swath.settings import Settings
 
 if TYPE_CHECKING:
+    from swath.browser.chromium.display import Display
     from swath.browser.chromium.find import Chromium
 
 __all__ = ["check_browser"]
@@ -41,20 +42,31 @@ def check_browser(subject: Subject) -> Finding:
     except BadInput as error:
         told, _, advice = str(error).partition("; ")
         return fail(told, advice or "correct it") if named else ok(f"{told}, {NEEDED_FOR}: {advice}")
-    orphans, trouble = asyncio.run(_try(chromium, settings.data))
+    orphans, trouble = asyncio.run(_try(chromium, settings))
     if trouble is not None:
         advice = f"run it by hand to see more: `{chromium.binary} --headless --dump-dom about:blank`"
         return (fail if named else warn)(trouble, f"{advice}; see also SWATH_CHROMIUM and SWATH_BROWSER_USER")
-    told = f"Chromium {version_of(chromium.binary)}, {chromium.binary}, {chromium.sandbox.words}"
+    told = f"Chromium {version_of(chromium.binary)}, {chromium.binary}, {chromium.sandbox.words}, {_screen(settings)}"
     if not chromium.sandbox.on:
         return warn(
             told, "what a page does can reach this machine: allow user namespaces, or run Swath as another user"
         )
     if orphans:
         return warn(
-            f"{told}; {counted(orphans, 'process')} of dead workers", "the next worker kills them: `swath worker`"
+            f"{told}; {counted(orphans, 'process')} of dead workers",
+            "the next worker that runs an item in a browser kills them",
         )
     return ok(told)
+
+
+def _screen(settings: Settings) -> str:
+    from swath.browser.chromium.display import find_display_program
+
+    if settings.browser_headless:
+        return "without windows, as SWATH_BROWSER_HEADLESS says"
+    if find_display_program() is None:
+        return "without windows, which sites can tell: there is no Xvfb (Debian: apt-get install xvfb)"
+    return "with windows in Xvfb"
 
 
 def _elsewhere(settings: Settings) -> Finding:
@@ -92,21 +104,38 @@ async def _connect(settings: Settings) -> str | None:
     return None
 
 
-async def _try(chromium: Chromium, data: Path) -> tuple[int, str | None]:
-    """How many orphans there are, and why it does not start, if so."""
-    from swath.browser.chromium.launch import LaunchOptions, launch
+async def _try(chromium: Chromium, settings: Settings) -> tuple[int, str | None]:
+    """How many orphans there are, and why it does not start as a worker would start it, if so."""
+    from swath.browser.chromium.display import Display, find_display_program
     from swath.browser.chromium.mark import family_of
     from swath.browser.chromium.orphans import find_orphans
 
-    orphans = len(find_orphans(family_of(data)))
+    orphans = len(find_orphans(family_of(settings.data)))
+    program = None if settings.browser_headless else find_display_program()
+    display = None if program is None else Display(program, chromium.sandbox.leash)
+    try:
+        return orphans, await _start(chromium, settings.data, display)
+    except Failed as error:
+        return orphans, error.failure.message
+    finally:
+        if display is not None:
+            await display.close()
+
+
+async def _start(chromium: Chromium, data: Path, display: Display | None) -> str | None:
+    """Why it does not answer, if so. Raises Failed when it does not even start."""
+    from swath.browser.chromium.launch import LaunchOptions, launch
+
     with socket.socket() as refusing:  # bound and not listened at: it leads nowhere
         refusing.bind(("127.0.0.1", 0))
-        port = refusing.getsockname()[1]
-        options = LaunchOptions(chromium=chromium, data=data, deny_port=port, start_seconds=START_SECONDS)
-        try:
-            launched = await launch(options)
-        except Failed as error:
-            return orphans, error.failure.message
+        options = LaunchOptions(
+            chromium=chromium,
+            data=data,
+            deny_port=refusing.getsockname()[1],
+            display=None if display is None else await display.name(),
+            start_seconds=START_SECONDS,
+        )
+        launched = await launch(options)
         answers = await launched.answers()
         await launched.close()
-    return orphans, None if answers else "Chromium starts, and does not answer"
+    return None if answers else "Chromium starts, and does not answer"
