@@ -3,6 +3,7 @@ from contextlib import suppress
 
 import pytest
 
+from swath.web.deadlines import Deadlines, TimeLimit
 from swath.web.decode import Body
 from swath.web.stalls import Pace, Stalls
 
@@ -12,9 +13,13 @@ WINDOW_SECONDS = 0.2
 ENOUGH = b"x" * 2_000  # bytes for one window
 
 
+def _limit() -> TimeLimit:
+    return TimeLimit(Deadlines(), asyncio.get_running_loop().time() + 60)
+
+
 async def read(chunks: list[tuple[float, bytes]], grace_seconds: float = WINDOW_SECONDS) -> bool:
     """Whether a body that comes in such chunks, each after so many seconds, is given up as too slow."""
-    stalls, timer = Stalls(10_000, WINDOW_SECONDS, grace_seconds), asyncio.timeout(60)
+    stalls, timer = Stalls(10_000, WINDOW_SECONDS, grace_seconds), _limit()
     pace, body = Pace(timer), Body([], 100_000)
     try:
         async with timer:
@@ -54,7 +59,7 @@ async def test_a_body_that_stops_coming_is_given_up() -> None:
 async def test_a_body_of_which_nothing_is_seen_has_the_time_that_its_bytes_may_take(
     unseen_bytes: int, seconds: float, given_up: bool
 ) -> None:
-    stalls, timer = Stalls(10_000, WINDOW_SECONDS, WINDOW_SECONDS), asyncio.timeout(60)
+    stalls, timer = Stalls(10_000, WINDOW_SECONDS, WINDOW_SECONDS), _limit()
     pace = Pace(timer)
     with suppress(TimeoutError):
         async with timer:

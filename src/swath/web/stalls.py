@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from swath.web.deadlines import TimeLimit
 from swath.web.decode import Body
 
 __all__ = ["Pace", "Stalls"]
@@ -20,7 +21,7 @@ class Pace:
 
     __slots__ = ("body", "ends_at", "seen_bytes", "timer", "too_slow")
 
-    def __init__(self, timer: asyncio.Timeout) -> None:
+    def __init__(self, timer: TimeLimit) -> None:
         self.timer = timer
         self.body: Body | None = None
         self.ends_at = 0.0
@@ -62,10 +63,10 @@ class Stalls:
             loop.call_later(self._window_seconds / _LOOKS_PER_WINDOW, self._look, loop)
         now = loop.time()
         for pace in self._under_way:
-            if now < pace.ends_at or pace.body is None or pace.timer.expired():
+            if now < pace.ends_at or pace.body is None or pace.timer.expired:
                 continue
             if pace.body.wire_bytes - pace.seen_bytes < self._enough_bytes:
                 pace.too_slow = True
-                pace.timer.reschedule(now)
+                pace.timer.time_is_over()
             pace.seen_bytes = pace.body.wire_bytes
             pace.ends_at = now + self._window_seconds

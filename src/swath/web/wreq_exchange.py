@@ -17,6 +17,7 @@ import msgspec
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.web.address import shown
+from swath.web.deadlines import Deadlines, TimeLimit
 from swath.web.decode import Body
 from swath.web.egress.addresses import IPAddress
 from swath.web.redirects import is_redirect
@@ -70,6 +71,7 @@ class Exchanges:
         self._profiles = {_flat(name): name for name in dir(wreq.Profile) if not name.startswith("_")}
         self._runtime = wreq.Runtime(workers=_THREADS, thread_name="swath-http")
         self._stalls = Stalls(limits.min_bytes_per_second, limits.window_seconds, limits.grace_seconds)
+        self._deadlines = Deadlines()
         self._stores: dict[Path, wreq.CertStore] = {}
         self._addresses: dict[str, IPAddress] = {}
 
@@ -132,7 +134,9 @@ class Exchanges:
         request's own time is over, if that began before. CancelledError comes out, too, when the client is closed
         under it.
         """
-        timer = asyncio.timeout(request.request_timeout_seconds) if until is None else asyncio.timeout_at(until)
+        if until is None:
+            until = asyncio.get_running_loop().time() + request.request_timeout_seconds
+        timer = TimeLimit(self._deadlines, until)
         pace = Pace(timer)
         try:
             async with timer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,8 +12,9 @@ from swath import HttpScraper, Input, WebSession
 from swath import scraper as declare
 from swath.backends.clock import SystemClock
 from swath.backends.memory.store import MemoryStore
+from swath.domain.lease import Lease
 from swath.domain.transitions import JobState
-from swath.testing.contracts.orders import order
+from swath.testing.contracts.orders import order, ready
 from tests.pipeline.execute.bare_worker import worker_of
 
 JOBS = 12
@@ -78,3 +79,49 @@ async def test_many_jobs_end_in_one_go_and_are_deleted_in_another(store: MemoryS
         await store.delete(f"job-{number}")
     async with working(store, clock):
         await until(gone)
+
+
+class Counting(MemoryStore):
+    """Knows how often it was asked for work, and for a job to end."""
+
+    claims = endings = 0
+
+    async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
+        lease = await super().claim(worker_id, job_id, without)
+        self.claims += lease is not None
+        return lease
+
+    async def claim_ending(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
+        self.endings += 1
+        return await super().claim_ending(worker_id, job_id, without)
+
+
+class Parcel(Input):
+    parcel: str
+
+
+@declare("brief", version="1")
+class Brief(HttpScraper):
+    """Finds nothing, soon."""
+
+    Input = Parcel
+
+    async def fetch(self, item: Parcel, web: WebSession) -> None:
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.req("J4")
+async def test_nobody_asks_whether_a_job_is_done_of_which_it_has_items(clock: SystemClock) -> None:
+    store, stop = Counting(clock, 30.0), asyncio.Event()
+    await ready(store, "j", 300, limit=4)
+    worker = worker_of(store, clock, Brief(), housekeeping_seconds=SELDOM_SECONDS)
+    working = asyncio.create_task(worker.run(stop))
+    async with asyncio.timeout(60):
+        while not (await store.status("j")).state.terminal:
+            await asyncio.sleep(0.01)
+    stop.set()
+    await working
+    assert store.claims >= 6
+    assert store.endings <= store.claims // 2, "once to begin with, and once when nothing was left"

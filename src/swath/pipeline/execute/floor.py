@@ -14,6 +14,7 @@ from swath.pipeline.dispatch.waits import Waits
 from swath.pipeline.execute.holds import Holds
 from swath.pipeline.execute.line import Line
 from swath.ports.lease_book import LeaseBook
+from swath.web.deadlines import Deadlines
 
 __all__ = ["Floor"]
 
@@ -32,6 +33,7 @@ class Floor:
         self.waits = waits
         self.holds = holds
         self.line = Line()
+        self.deadlines = Deadlines()  # of their attempts
         self._running = running
         self._on_change = on_change
         self._suspects: list[int] = []

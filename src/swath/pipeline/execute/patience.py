@@ -10,49 +10,51 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 
+from swath.web.deadlines import Deadlines
+
 __all__ = ["Patience"]
 
 
 class Patience:
     """One per attempt, made on its event loop. Several requests may wait at once; the time runs again when none does.
 
-    It is the block of `limit` (async) and of `waiting` (not). One timer for all of it: asyncio.timeout would be moved
-    twice by every request. `on_expiry` is called when the attempt has just been told that its time is over.
+    It is the block of `limit` (async) and of `waiting` (not). `deadlines` are those of all attempts of a worker.
+    `on_expiry` is called when the attempt has just been told that its time is over.
     """
 
     __slots__ = (
-        *("_cancelling", "_ends_at", "_expired", "_loop", "_since", "_task", "_timer", "_waiting"),
-        "on_expiry",
+        *("_cancelling", "_deadlines", "_expired", "_loop", "_since", "_task", "_waiting", "_watched"),
+        *("ends_at", "on_expiry"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, deadlines: Deadlines | None = None) -> None:
         self.on_expiry: Callable[[], object] | None = None
         self._loop = asyncio.get_running_loop()  # asking for it costs a call of the system, each time
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._ends_at = 0.0
+        self._deadlines = Deadlines() if deadlines is None else deadlines
+        self._watched = False
+        self.ends_at = 0.0
         self._expired = False
         self._since = 0.0
         self._waiting = 0
 
     def limit(self, seconds: float) -> Patience:
         """Bounds the attempt, waits apart. Raises TimeoutError out of its block."""
-        self._ends_at = self._loop.time() + seconds
+        self.ends_at = self._loop.time() + seconds
         return self
 
     async def __aenter__(self) -> None:
         self._task = asyncio.current_task(self._loop)
         self._cancelling = 0 if self._task is None else self._task.cancelling()
-        self._arm()
+        self._watch()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
         self.on_expiry = None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadlines.forget(self)
         # Somebody else may have cancelled the attempt too, which then stays so.
         is_ours = self._expired and task is not None and task.uncancel() <= self._cancelling
         if is_ours and isinstance(error, asyncio.CancelledError):
@@ -72,20 +74,18 @@ class Patience:
     ) -> None:
         self._waiting -= 1
         if not self._waiting:
-            self._ends_at += self._loop.time() - self._since
-            if self._timer is None and self._task is not None and not self._expired:
-                self._arm()
+            self.ends_at += self._loop.time() - self._since
+            if not self._watched and self._task is not None and not self._expired:
+                self._watch()
 
-    def _arm(self) -> None:
-        self._timer = self._loop.call_at(self._ends_at, self._look)
+    def _watch(self) -> None:
+        self._watched = True
+        self._deadlines.watch(self)
 
-    def _look(self) -> None:
-        """The time may be over; a wait since the timer was set has moved its end."""
-        self._timer = None
+    def time_is_over(self) -> None:
+        """See Timed. The end of the last wait moves it, and has it watched again."""
+        self._watched = False
         if self._waiting or self._task is None:
-            return  # the end of the last wait sets it again
-        if self._loop.time() < self._ends_at:
-            self._arm()
             return
         self._expired = True
         self._task.cancel()

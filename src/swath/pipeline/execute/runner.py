@@ -23,6 +23,7 @@ from swath.pipeline.execute.attempt import Bench, Tried, Turn, attempt
 from swath.pipeline.execute.browsers import Place, Placing
 from swath.pipeline.execute.floor import Floor
 from swath.pipeline.execute.outbox import Outbox, Outcome
+from swath.pipeline.execute.patience import Patience
 from swath.pipeline.execute.slots import JobSlots
 from swath.pipeline.execute.telling import tell_attempt
 from swath.pipeline.execute.work import Running, Work
@@ -125,7 +126,8 @@ class LeaseRunner:
         )
 
     def _start(self, work: Work, place: Place | None) -> None:
-        running = Running(work, self._bench.clock.now(), self._bench.clock.boot(), place)
+        patience = Patience(self.floor.deadlines)
+        running = Running(work, self._bench.clock.now(), self._bench.clock.boot(), place, patience)
         self._running[running.seq] = running
         if not self._announced:
             self.slots.take(running.seq)

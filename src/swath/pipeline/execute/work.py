@@ -42,13 +42,13 @@ class Running:
         "work",
     )
 
-    def __init__(self, work: Work, started_at: float, asked_at: float, place: Place | None) -> None:
+    def __init__(self, work: Work, started_at: float, asked_at: float, place: Place | None, patience: Patience) -> None:
         self.work = work
         self.seq = work.item.seq
         self.place = place
         self.started_at = started_at
         self.asked_at = asked_at  # when the book let it start, on the boot clock
-        self.patience = Patience()
+        self.patience = patience
         self.over = False
         self.interrupted = False  # by us, because the worker stops
         self.held_back = False  # a request of it was refused, because the lease may be over or the job has stopped

@@ -230,7 +230,8 @@ class Worker:
         if lease.alone:
             self._floor.dismiss(lease.fence)
         self._changed.set()
-        self._house.lease_ended.set()
+        if lease.job.job_id not in self._slots:  # else we have items of the job, so it goes on
+            self._house.lease_ended.set()
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 

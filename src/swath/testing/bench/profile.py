@@ -41,6 +41,7 @@ PARTS: Final = {
         "swath.web.wreq",
         "swath.web.proxied_transport",
         "swath.web.stalls",
+        "swath.web.deadlines",
     ),
     "sessions: cookies, redirects, charsets, the egress guard": ("swath.web",),
     "limits of the site, its circuit, proxies": ("swath.sites", "swath.proxies"),
