@@ -211,6 +211,7 @@ async def test_a_page_that_is_a_file_says_what_to_do(browser: BrowserSession) ->
         await browser.goto("/inline")
 
 
+@pytest.mark.req("R1")
 async def test_pictures_and_print(browser: BrowserSession) -> None:
     await browser.goto("/")
     await browser.screenshot()
