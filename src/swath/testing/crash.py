@@ -100,7 +100,7 @@ def _mark_transactions() -> None:
 def _break_fence() -> None:
     """Every guard against a worker that has lost its lease: the lease row, the item row, the renewal, the room."""
     put_in_place_of(
-        finishing, "HELD", "job_no = ? AND seq = ? AND ? > 0"
+        finishing, "HELD", "job_no = ? AND seq IN (SELECT value FROM json_each(?) AS listed) AND ? > 0"
     )  # neither whose the item is nor whether it ended
     put_in_place_of(finishing, "_job_of_live_lease", _job_of_any_lease)
     put_in_place_of(finishing, "_regrant", _regrant_also_the_lost)

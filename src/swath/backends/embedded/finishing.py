@@ -6,7 +6,9 @@ Runs inside one transaction. Before: claims.py. After: endings.py.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+import msgspec
 
 from swath.backends.embedded import outcomes, shares
 from swath.backends.embedded.leases import HELD, Times, directive_for
@@ -48,18 +50,30 @@ def _end_items(db: sqlite3.Connection, times: Times, job_no: int, fence: int, en
     if not ended:
         return set()
     (generation,) = db.execute("SELECT generation FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
-    counted = []
+    by_seq: dict[int, Ended] = {}
     for end in ended:
         check_item(ItemState.PENDING, end.state)
-        changed = db.execute(
+        by_seq.setdefault(end.seq, end)
+    held = set(_held(db, job_no, fence, list(by_seq)))
+    counted = [end for seq, end in by_seq.items() if seq in held]
+    for state in {end.state for end in counted}:
+        seqs = [end.seq for end in counted if end.state is state]
+        db.execute(
             f"UPDATE items SET state = ?, generation = ?, progress = NULL WHERE {HELD}",  # noqa: S608 our own constant
-            (STATE_CODES[end.state], generation, job_no, end.seq, fence),
-        ).rowcount
-        if changed:
-            outcomes.write_outcome(db, times, job_no, generation, end)
-            counted.append(end)
+            (STATE_CODES[state], generation, job_no, _json(seqs), fence),
+        )
+    outcomes.write_outcomes(db, times, job_no, generation, counted)
     outcomes.count(db, times, job_no, counted)
     return {end.seq for end in counted}
+
+
+def _held(db: sqlite3.Connection, job_no: int, fence: int, seqs: list[int]) -> Collection[int]:
+    """Those that the lease holds: nearly always all, and to count them is one step."""
+    asked = (job_no, _json(seqs), fence)
+    (held,) = db.execute(f"SELECT count(*) FROM items WHERE {HELD}", asked).fetchone()  # noqa: S608 our own constant
+    if held == len(seqs):
+        return seqs
+    return [seq for (seq,) in db.execute(f"SELECT seq FROM items WHERE {HELD}", asked)]  # noqa: S608 our own constant
 
 
 def _take_back(
@@ -68,7 +82,7 @@ def _take_back(
     accepted = set()
     untried = 0
     for back in handed_back:
-        row = db.execute(f"SELECT progress FROM items WHERE {HELD}", (job_no, back.seq, fence)).fetchone()  # noqa: S608 our own constant
+        row = db.execute(f"SELECT progress FROM items WHERE {HELD}", (job_no, _json([back.seq]), fence)).fetchone()  # noqa: S608 our own constant
         if row is None:
             continue
         progress = read_progress(row[0]).after(back)
@@ -93,3 +107,7 @@ def _regrant(
     slots, target = shares.regrant(db, job_no, lease.worker_id, limit, report)
     db.execute("UPDATE leases SET renewed = ?, expires = ? WHERE fence = ?", (times.boot, times.expires, lease.fence))
     return Grant(directive=directive_for(db, lease.fence), slots=slots, target=target, accepted=accepted)
+
+
+def _json(seqs: list[int]) -> str:
+    return msgspec.json.encode(seqs).decode()

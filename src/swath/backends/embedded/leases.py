@@ -1,8 +1,9 @@
 """Leases as rows: how they are made, kept and given up. Each function runs inside one transaction.
 
-An item is held by the lease whose fence its row carries. Every change of an item says `HELD`, and counters move by the
-rows that really changed, so a worker that lost its lease changes nothing. Before: claims.py. Beside: finishing.py,
-and rescue.py, which takes leases away.
+An item is held by the lease whose fence its row carries. Every change of items says `HELD`, and counters move by the
+rows that really changed, so a worker that lost its lease changes nothing. Many rows are changed by one statement:
+SQLite lets go of the interpreter for each, and whoever works beside it takes its time to give it back. Before:
+claims.py. Beside: finishing.py, and rescue.py, which takes leases away.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ __all__ = [
     "renew",
 ]
 
-HELD: Final = "job_no = ? AND seq = ? AND fence = ? AND state = 0"
+HELD: Final = (
+    "job_no = ? AND seq IN (SELECT value FROM json_each(?) AS listed) AND fence = ? AND state = 0"  # seqs as JSON
+)
 
 _seqs_decoder = msgspec.json.Decoder(list[int])
 
@@ -145,12 +148,9 @@ def release(db: sqlite3.Connection, worker_id: str, fence: int) -> str | None:
 
 def held_items(db: sqlite3.Connection, job_no: int, fence: int, seqs: bytes) -> dict[int, Progress]:
     """The items that a lease still holds and that have not ended, in their order."""
-    held = {}
-    for seq in _seqs_decoder.decode(seqs):
-        row = db.execute(f"SELECT progress FROM items WHERE {HELD}", (job_no, seq, fence)).fetchone()  # noqa: S608 our own constant
-        if row is not None:
-            held[seq] = read_progress(row[0])
-    return held
+    rows = db.execute(f"SELECT seq, progress FROM items WHERE {HELD}", (job_no, seqs.decode(), fence))  # noqa: S608 our own constant
+    held = dict(rows.fetchall())
+    return {seq: read_progress(held[seq]) for seq in _seqs_decoder.decode(seqs) if seq in held}
 
 
 def give_back(db: sqlite3.Connection, job_no: int, items: dict[int, Progress]) -> None:

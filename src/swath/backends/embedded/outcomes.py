@@ -8,6 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
+from itertools import chain
+from typing import Final
 
 import msgspec
 
@@ -21,16 +24,29 @@ from swath.domain.job import Stopping
 from swath.domain.policy import OnOpen
 from swath.domain.transitions import ItemState, JobState, check_job
 
-__all__ = ["count", "open_circuit", "write_outcome"]
+__all__ = ["count", "open_circuit", "write_outcomes"]
+
+_STATEMENT_ROWS: Final = 50
 
 
-def write_outcome(db: sqlite3.Connection, times: Times, job_no: int, generation: int, end: Ended) -> None:
-    """Writes down how an item ended in this generation. Its row is the caller's."""
-    kind = end.finding if end.finding is Finding.NOT_FOUND else None if end.failure is None else end.failure.kind
-    db.execute(
-        "INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?, ?)",
-        (job_no, end.seq, generation, kind, times.now, msgspec.json.encode(end)),
-    )
+def write_outcomes(db: sqlite3.Connection, times: Times, job_no: int, generation: int, ends: Sequence[Ended]) -> None:
+    """Writes down how items ended in this generation. Their rows are the caller's."""
+    for at in range(0, len(ends), _STATEMENT_ROWS):
+        some = ends[at : at + _STATEMENT_ROWS]
+        values = chain.from_iterable((end.seq, _kind(end), msgspec.json.encode(end)) for end in some)
+        db.execute(_insert_statement(len(some)), (job_no, generation, times.now, *values))
+
+
+def _kind(end: Ended) -> str | None:
+    if end.finding is Finding.NOT_FOUND:
+        return end.finding
+    return None if end.failure is None else end.failure.kind
+
+
+@cache
+def _insert_statement(rows: int) -> str:
+    values = ", ".join(f"(?1, ?{n}, ?2, ?{n + 1}, ?3, ?{n + 2})" for n in range(4, 3 * rows + 4, 3))
+    return f"INSERT OR REPLACE INTO outcomes VALUES {values}"  # noqa: S608 only numbers
 
 
 def count(db: sqlite3.Connection, times: Times, job_no: int, counted: Sequence[Ended]) -> None:

@@ -97,8 +97,8 @@ def _end_poison(db: sqlite3.Connection, times: Times, job_no: int, items: dict[i
             "UPDATE items SET state = ?, generation = ?, progress = NULL WHERE job_no = ? AND seq = ?",
             (STATE_CODES[end.state], generation, job_no, seq),
         )
-        outcomes.write_outcome(db, times, job_no, generation, end)
         ends.append(end)
+    outcomes.write_outcomes(db, times, job_no, generation, ends)
     outcomes.count(db, times, job_no, ends)
 
 
