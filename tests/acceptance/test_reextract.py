@@ -69,6 +69,29 @@ class Slow(HttpScraper):
         return {{"title": pages.main.text_of("h1"), "version": "{version}"}}
 """
 
+DEADLY = """
+import os, signal, time
+from pathlib import Path
+from swath import HttpScraper, Input, Page, WebPage, scraper
+
+class In(Input):
+    n: int
+
+@scraper("deadly", version="1")
+class Deadly(HttpScraper):
+    Input = In
+
+    async def fetch(self, item, web):
+        return WebPage(Page(name="html", url="mock:deadly", status=200, body=b"<h1>%d</h1>" % item.n))
+
+    def extract(self, pages):
+        number = pages.main.text_of("h1")
+        if number == "130" and Path("deadly").exists():
+            Path("deadly").unlink()
+            {what}
+        return {{"n": number}}
+"""
+
 
 def may_cut_the_network() -> bool:
     if shutil.which("unshare") is None:
@@ -215,3 +238,33 @@ async def test_killed_in_the_middle_the_same_command_goes_on_and_nothing_is_lost
     await store.close()
     assert len({record.item_id for record in records}) == 500
     assert len({record.attempts[-1].worker for record in records}) > 1
+
+
+@pytest.mark.req("Z2", "S6")
+@pytest.mark.parametrize(
+    ("what", "code"), [("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL), ("time.sleep(3600)", 1)]
+)
+async def test_of_a_group_that_was_never_committed_nothing_is_lost_or_double(
+    shell: Shell, what: str, code: int
+) -> None:
+    """The process dies inside `extract`, or that never returns: what the items before it gave is not stored yet."""
+    shell.write("deadly.py", DEADLY.format(what=what))
+    shell.write("items.csv", "\n".join(["n", *map(str, range(1, 201))]))
+    shell.write("policy.yaml", "timeouts: {item_seconds: 1}\n")
+    order = ("run", "deadly.py", "--items", "items.csv", "--job-id", "job", "--policy", "policy.yaml", "--quiet")
+    assert shell.swath(*order).returncode == 0
+    shell.write("deadly", "")
+    shell.environment |= {"SWATH_STANDSTILL_SECONDS": "0.5", "SWATH_HEARTBEAT_SECONDS": "0.5"}
+    again = ("jobs", "reextract", "job", "--scraper", "deadly.py", "--json")
+    died = shell.swath(*again)
+    assert died.returncode == code, died.stderr
+    assert await _progress(shell, "job.v2") < 200
+    done = shell.swath(*again)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["job_id"], told["counts"]["success"], told["diff"]["same_items"]) == ("job.v2", 200, 200)
+    assert json.loads(shell.swath("jobs", "verify", "job.v2", "--json").stdout)["ok"] is True
+    store = EmbeddedStore.open(shell.folder / "data", SystemClock())
+    records = await store.items("job.v2")
+    await store.close()
+    assert [len(record.attempts) for record in records] == [1] * 200

@@ -19,6 +19,7 @@ from swath.domain.job import Job, Stopping
 
 __all__ = [
     "MAX_LEASE_ITEMS",
+    "MAX_REREAD_ITEMS",
     "POISON_CRASHES",
     "Directive",
     "Grant",
@@ -30,11 +31,13 @@ __all__ = [
     "first_demand",
     "grant_slots",
     "has_room",
+    "largest_lease",
     "lease_size",
     "target_slots",
 ]
 
 MAX_LEASE_ITEMS = 100
+MAX_REREAD_ITEMS = 500  # of a job that reads stored pages: each is done in less than a thousandth of a second
 MIN_LEASE_ITEMS = 8
 LEASE_ROUNDS = 13  # times that a worker may fill all its slots from one lease
 CROWD = 50  # workers on a job, from which on what each of them says to the store is felt by the others
@@ -163,7 +166,12 @@ def has_room(limit: int, workers: int, slots: int) -> bool:
     return workers < limit and (workers < CROWD or slots < limit)
 
 
-def lease_size(claimable: int, workers: int, limit: int) -> int:
+def largest_lease(job: Job) -> int:
+    """How many items a lease of the job may have, where the store has no bound of its own."""
+    return MAX_LEASE_ITEMS if job.extracts is None else MAX_REREAD_ITEMS
+
+
+def lease_size(claimable: int, workers: int, limit: int, most: int = MAX_LEASE_ITEMS) -> int:
     """How many items to hand out at once: enough to spare round trips, few enough to leave work for others.
 
     Halving what is left among the workers on the job keeps the last leases small, down to what a worker's share of the
@@ -175,7 +183,7 @@ def lease_size(claimable: int, workers: int, limit: int) -> int:
     smallest, rounds = min(MIN_LEASE_ITEMS, share), LEASE_ROUNDS
     if workers >= CROWD:
         smallest, rounds = max(smallest, min(share * (workers // WORKERS_A_ROUND), -(-claimable // 2))), CROWD_ROUNDS
-    largest = min(MAX_LEASE_ITEMS, rounds * share)
+    largest = min(most, rounds * share)
     return min(claimable, max(smallest, min(largest, fair)))
 
 

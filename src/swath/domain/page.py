@@ -29,6 +29,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: float = 0.0
     exchange: Exchange | None = None  # a page read back from storage has none
     from_cache: bool = False  # the answer to an earlier request of its job; nothing was sent for it
+    digest: str = ""  # its `sha256`, where that is known: of a page read back from storage
 
     @property
     def text(self) -> str:
@@ -41,4 +42,4 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sha256(self) -> str:
         """Of the body as fetched, before compression."""
-        return hashlib.sha256(self.body).hexdigest()
+        return self.digest or hashlib.sha256(self.body).hexdigest()

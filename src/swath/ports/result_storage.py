@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 
-__all__ = ["Addition", "ResultStorage", "StagedItem"]
+__all__ = ["Addition", "Piece", "ResultStorage", "StagedItem"]
 
 
 class Addition(msgspec.Struct, frozen=True):
@@ -24,6 +24,14 @@ class Addition(msgspec.Struct, frozen=True):
 
     data: bytes
     head: bytes = b""
+
+
+class Piece(NamedTuple):
+    """`length` bytes of a file from `start` on; without a length, all of it."""
+
+    key: str
+    start: int = 0
+    length: int | None = None
 
 
 _NO_PACKS: Final[Mapping[str, int]] = MappingProxyType({})
@@ -111,6 +119,11 @@ class ResultStorage(Protocol):
     async def read(self, job_id: str, key: str, start: int, length: int) -> bytes:
         """A piece of the stored bytes: `length` of them from `start` on, fewer where they end before that, and none
         where they end before `start`. Raises KeyError as `get`."""
+        ...
+
+    async def read_all(self, job_id: str, pieces: Sequence[Piece]) -> list[bytes | None]:
+        """Many pieces, as `get` and `read` have them, in the order given; None where there is nothing under the key.
+        Files of one folder had better stand side by side."""
         ...
 
     async def link(self, job_id: str, key: str, seconds: int) -> str | None:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -185,4 +186,6 @@ def test_pages_come_back_as_they_were_fetched(kept: list[Page], downloads: dict[
     files = files_of(JOB, "a", result, Keep.BOTH, {"outcome": "found"})
     assert len(files) == len(kept) + len(downloads) + (data is not None) + 1
     artifacts = [Artifact(f"items/a/{name}", len(body), "") for name, body in files.items()]
-    assert pages_of(plain_files("job", "a", artifacts, list(files.values()))) == result.pages
+    back = pages_of(plain_files("job", "a", artifacts, list(files.values())))
+    assert [page.digest for page in back] == [page.sha256 for page in kept]
+    assert [msgspec.structs.replace(page, digest="") for page in back] == kept

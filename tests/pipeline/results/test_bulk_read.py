@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from swath.domain.result import Artifact
 from swath.pipeline.finish import pack_ranges
 from swath.pipeline.finish.stored import contents
 from swath.pipeline.results.bulk_read import contents_of_many, in_groups
-from swath.ports.result_storage import ResultStorage
+from swath.ports.result_storage import Piece, ResultStorage
 from swath.testing.contracts.orders import Store
 from tests.pipeline.results.stored_jobs import NOT_FOUND, TIMED_OUT, stored_job, with_download
 
@@ -32,13 +33,10 @@ class Counting:
         self.lengths: list[int] = []
         self.gets = 0
 
-    async def get(self, job_id: str, key: str) -> bytes:
-        self.gets += 1
-        return await self._storage.get(job_id, key)
-
-    async def read(self, job_id: str, key: str, start: int, length: int) -> bytes:
-        self.lengths.append(length)
-        return await self._storage.read(job_id, key, start, length)
+    async def read_all(self, job_id: str, pieces: Sequence[Piece]) -> list[bytes | None]:
+        self.gets += sum(piece.length is None for piece in pieces)
+        self.lengths += [piece.length for piece in pieces if piece.length is not None]
+        return await self._storage.read_all(job_id, pieces)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._storage, name)

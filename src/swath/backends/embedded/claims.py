@@ -19,7 +19,7 @@ from swath.backends.embedded.schema import Rank
 from swath.backends.embedded.specs import readable
 from swath.domain.circuit import Circuit, unreleased
 from swath.domain.job import Job
-from swath.domain.lease import MAX_LEASE_ITEMS, Lease, LeasedItem, lease_size
+from swath.domain.lease import Lease, LeasedItem, largest_lease, lease_size
 from swath.domain.transitions import JobState
 from swath.domain.turns import Candidate, next_in_turn
 
@@ -123,15 +123,15 @@ def _suspect(db: sqlite3.Connection, job_no: int, boot: float) -> _Taken:
 
 def _next_items(db: sqlite3.Connection, boot: float, job: _Ready) -> _Taken:
     """What came back, by the time it was due, then what a retry has reopened, then the fresh."""
-    row, job_no = job.row, job.row["job_no"]
+    row, job_no, largest = job.row, job.row["job_no"], largest_lease(job.order)
     # Beyond this many claimable items a lease has its full size anyway, so there is no need to count further.
-    enough = 2 * MAX_LEASE_ITEMS * (row["others"] + 1)
+    enough = 2 * largest * (row["others"] + 1)
     most = enough if job.most is None else job.most
     begun = _count_due(db, job_no, Rank.BEGUN, boot, enough)
     untried = _count_due(db, job_no, Rank.UNTRIED, boot, min(enough, most))
     reopened = _count_due(db, job_no, Rank.REOPENED, boot, min(enough, most))
     claimable = begun + min(most, untried + reopened + row["fresh"])
-    wanted = lease_size(claimable, row["others"] + 1, row["concurrency"])
+    wanted = lease_size(claimable, row["others"] + 1, row["concurrency"], largest)
     came_back = heapq.merge(
         _waiting(db, job_no, Rank.BEGUN, boot, min(begun, wanted)),
         _waiting(db, job_no, Rank.UNTRIED, boot, min(untried, wanted)),

@@ -8,8 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import groupby
 from typing import Final
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "opened",
     "parent_of",
     "read_file",
+    "read_files",
     "read_piece",
     "sync_folder",
     "write_at",
@@ -34,6 +36,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe put there must not hang us
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD_FILE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_FILE: Final = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR)  # a link or a folder stands in its place
 _READ_BYTES: Final = 16 * 1024 * 1024
 _CLEAR_ROUNDS: Final = 1_000  # how often a folder is emptied again while somebody still writes into it
 
@@ -137,6 +140,22 @@ def read_file(fd: int, path: str) -> bytes:
         return data
 
 
+def read_files(fd: int, paths: Iterable[str]) -> dict[str, bytes]:
+    """Those files that there are, by path; a folder is opened once for neighbours."""
+    found: dict[str, bytes] = {}
+    for _, together in groupby(paths, lambda path: path.rpartition("/")[0]):
+        neighbours = list(together)
+        try:
+            with parent_of(fd, neighbours[0]) as (parent, _):
+                for path in neighbours:
+                    with suppress(FileNotFoundError):
+                        found[path] = read_file(parent, path.rpartition("/")[2])
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, *_NO_FILE):
+                raise
+    return found
+
+
 def read_piece(fd: int, path: str, start: int, length: int) -> bytes:
     """So many bytes from `start` on, as far as there are. Raises as `read_file`."""
     with _plain_file(fd, path) as file:
@@ -152,7 +171,7 @@ def _plain_file(fd: int, path: str) -> Iterator[int]:
         with parent_of(fd, path) as (parent, name), opened(os.open(name, _READ, dir_fd=parent)) as file:
             yield file
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR):
+        if error.errno in _NO_FILE:
             raise FileNotFoundError(errno.ENOENT, "no plain file", path) from error
         raise
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from threading import Lock
 from typing import Final
 
@@ -20,6 +21,9 @@ from swath.backends.embedded.folders import (
     open_to_write,
     opened,
     parent_of,
+    read_file,
+    read_files,
+    read_piece,
     sync_folder,
     write_at,
     write_file,
@@ -28,9 +32,9 @@ from swath.backends.embedded.rooms import LEASES
 from swath.domain.errors import LeaseLost
 from swath.domain.layout import PACKS, pack_fence
 from swath.observe.crash_points import reach
-from swath.ports.result_storage import Addition
+from swath.ports.result_storage import Addition, Piece
 
-__all__ = ["Packs", "read_wherever"]
+__all__ = ["Packs", "read_pieces", "read_wherever"]
 
 _IN_ROOM: Final = ".packs"  # an item's folder never begins with a dot, so none can be in the way
 
@@ -156,3 +160,17 @@ def read_wherever(job: int, key: str, read: Callable[[int, str], bytes]) -> byte
         with suppress(FileNotFoundError):
             return read(job, place)
     return read(job, key)
+
+
+def read_pieces(job: int, pieces: Sequence[Piece]) -> list[bytes | None]:
+    """Each from where it is; None where there is none."""
+    whole = read_files(job, [key for key, _, length in pieces if length is None and pack_fence(key) is None])
+    found: list[bytes | None] = []
+    for key, start, length in pieces:
+        data = whole.get(key)
+        if length is not None or pack_fence(key) is not None:
+            read = read_file if length is None else partial(read_piece, start=start, length=length)
+            with suppress(FileNotFoundError):
+                data = read_wherever(job, key, read)
+        found.append(data)
+    return found

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredShare
 from swath.backends.memory.shelves import Shelves
 from swath.domain.backlog import Backlog
-from swath.domain.lease import Lease, fair_share, grant_slots, lease_size, target_slots
+from swath.domain.lease import Lease, fair_share, grant_slots, largest_lease, lease_size, target_slots
 from swath.domain.transitions import JobState, check_job
 from swath.domain.turns import Candidate, next_in_turn
 
@@ -67,7 +67,8 @@ class MemoryClaims:
         """A suspect goes alone."""
         if items[0].suspect:
             return items[:1]
-        return items[: lease_size(len(items), self._busy_others(job, worker_id) + 1, job.limit)]
+        workers = self._busy_others(job, worker_id) + 1
+        return items[: lease_size(len(items), workers, job.limit, largest_lease(job.order))]
 
     def _lease(self, worker_id: str, job: StoredJob, items: Sequence[StoredItem]) -> Lease:
         if job.state is JobState.PENDING:

@@ -13,7 +13,7 @@ from swath.domain.keys import encode
 from swath.domain.layout import PACKS, pack_fence
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
-from swath.ports.result_storage import Addition, StagedItem
+from swath.ports.result_storage import Addition, Piece, StagedItem
 
 __all__ = ["MemoryResults"]
 
@@ -115,6 +115,17 @@ class MemoryResults:
     async def read(self, job_id: str, key: str, start: int, length: int) -> bytes:
         """A piece of them."""
         return (await self.get(job_id, key))[start : start + length]
+
+    async def read_all(self, job_id: str, pieces: Sequence[Piece]) -> list[bytes | None]:
+        """One after the other."""
+        found: list[bytes | None] = []
+        for key, start, length in pieces:
+            try:
+                data = await self.get(job_id, key)
+                found.append(data if length is None else data[start : start + length])
+            except KeyError:
+                found.append(None)
+        return found
 
     async def link(self, job_id: str, key: str, seconds: int) -> str | None:  # noqa: ARG002 there is no way in
         """None."""

@@ -26,7 +26,6 @@ from swath.pipeline.execute.browsers import Browsers, Place, visit_of
 from swath.pipeline.execute.patience import Patience
 from swath.pipeline.extract.extract import extract_record
 from swath.pipeline.finish.artifacts import REFUSED_PAGE
-from swath.pipeline.results.stored_pages import StoredPages
 from swath.ports.clock import Clock
 from swath.proxies.ladder import blocked_on
 from swath.web.cache import AttemptCache
@@ -34,19 +33,17 @@ from swath.web.collected import Collected
 from swath.web.passage import Network, Passage
 from swath.web.session import WebSession
 
-__all__ = ["Bench", "Tried", "Turn", "attempt"]
+__all__ = ["Bench", "Came", "Tried", "Turn", "attempt", "came_of"]
 
 
 class Bench(msgspec.Struct, frozen=True):
-    """What every attempt of a lease works with. With `stored` pages there is no network to it; with `browsers` it is
-    theirs."""
+    """What every attempt of a lease works with. With `browsers` the network is theirs."""
 
     job: Job
     scraper: Scraper
     network: Network
     clock: Clock
     worker_id: str
-    stored: StoredPages | None = None
     browsers: Browsers | None = None
 
 
@@ -74,7 +71,7 @@ class Turn(msgspec.Struct, frozen=True):
     place: Place | None = None
 
 
-class _Came(msgspec.Struct, frozen=True):
+class Came(msgspec.Struct, frozen=True):
     """What came of it: see Tried."""
 
     finding: Finding | None = None
@@ -87,8 +84,6 @@ async def attempt(bench: Bench, turn: Turn) -> Tried:
     """Tries the item once, within `item_seconds`. Raises only LeaseLost, and CancelledError when the worker stops."""
     job = bench.job
     serve_item(job.request_id, job.job_id, turn.item.item_id, len(turn.attempts) + 1)
-    if bench.stored is not None:
-        return await _by_stored_pages(bench, turn, bench.stored)
     if bench.browsers is not None and turn.place is not None:
         return await _by_browser(bench, turn, bench.browsers, turn.place)
     return await _by_network(bench, turn)
@@ -127,9 +122,9 @@ def _gate(bench: Bench, turn: Turn) -> Passage:
     return Passage(bench.network, bench.job, turn.before_request, turn.patience.waiting, blocked)
 
 
-async def _through(gate: Passage, work: Awaitable[_Came]) -> _Came:
+async def _through(gate: Passage, work: Awaitable[Came]) -> Came:
     """The sites that the attempt met hear what came of it, and no more requests of it leave."""
-    came = _Came()
+    came = Came()
     try:
         came = await work
     finally:
@@ -137,7 +132,7 @@ async def _through(gate: Passage, work: Awaitable[_Came]) -> _Came:
     return came
 
 
-def _tried(bench: Bench, started_at: float, gate: Passage, web: Collected, came: _Came, cache_hits: int = 0) -> Tried:
+def _tried(bench: Bench, started_at: float, gate: Passage, web: Collected, came: Came, cache_hits: int = 0) -> Tried:
     tried = Tried(
         attempt=Attempt(
             started_at=started_at,
@@ -162,24 +157,7 @@ def _tried(bench: Bench, started_at: float, gate: Passage, web: Collected, came:
     return tried
 
 
-async def _by_stored_pages(bench: Bench, turn: Turn, stored: StoredPages) -> Tried:
-    """The pages that another job has fetched: read again, and asked for nowhere else (R6)."""
-    started_at, pages = bench.clock.now(), list[Page]()
-
-    async def extract() -> tuple[Finding, Any]:
-        turn.before_request()  # from here on the item may be what kills the worker
-        with turn.patience.waiting():
-            pages.extend(await stored.of(turn.item))
-        with span("extract"):
-            return Finding.FOUND, extract_record(bench.scraper, pages)
-
-    came = await _bounded(bench, turn, extract())
-    ended = Attempt(started_at, bench.clock.now(), bench.worker_id, came.failure)
-    result = Result(pages=tuple(pages), data=came.data)
-    return Tried(attempt=ended, finding=came.finding, failure=came.failure, result=result)
-
-
-async def _bounded(bench: Bench, turn: Turn, work: Awaitable[tuple[Finding, Any]]) -> _Came:
+async def _bounded(bench: Bench, turn: Turn, work: Awaitable[tuple[Finding, Any]]) -> Came:
     """Whatever a scraper does, SystemExit too, costs its item and never the worker."""
     job, seconds = bench.job, bench.job.policy.timeouts.item_seconds
     number = len(turn.attempts) + 1
@@ -187,21 +165,29 @@ async def _bounded(bench: Bench, turn: Turn, work: Awaitable[tuple[Finding, Any]
         with span("attempt", job.request_id, job_id=job.job_id, item_id=turn.item.item_id, attempt=number):
             async with turn.patience.limit(seconds):
                 finding, data = await work
-        return _Came(finding, data)
-    except NotFound:
-        return _Came(Finding.NOT_FOUND)
-    except Failed as failed:
-        return _Came(failure=_checked(failed.failure))
-    except TimeoutError:
-        return _Came(failure=Failure.of(FailureKind.TIMEOUT, f"the item took longer than {seconds:g} s"))
-    except SiteHeld as site_held:
-        return _Came(held=site_held)
+        return Came(finding, data)
     except LeaseLost:
         raise
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _was_cancelled():
             raise
-        return _Came(failure=Failure.of(FailureKind.INTERNAL, one_line(error)))
+        return came_of(job, error)
+
+
+def came_of(job: Job, error: BaseException) -> Came:
+    """What it means for an item that its scraper raised this."""
+    match error:
+        case NotFound():
+            return Came(Finding.NOT_FOUND)
+        case Failed():
+            return Came(failure=_checked(error.failure))
+        case TimeoutError():
+            seconds = job.policy.timeouts.item_seconds
+            return Came(failure=Failure.of(FailureKind.TIMEOUT, f"the item took longer than {seconds:g} s"))
+        case SiteHeld():
+            return Came(held=error)
+        case _:
+            return Came(failure=Failure.of(FailureKind.INTERNAL, one_line(error)))
 
 
 async def _fetch_and_extract(bench: Bench, item: LeasedItem, web: Collected) -> tuple[Finding, Any]:

@@ -83,7 +83,8 @@ class Committer:
             patience = tempo.hungry_seconds(group_seconds, lease_seconds)
         else:
             patience = tempo.gather_seconds(self._report_seconds, lease_seconds)
-        longest = max(tempo.gather_seconds(group_seconds, lease_seconds), self._keeper.gather_seconds)
+        asked = max(self._keeper.gather_seconds, runner.gather_seconds)
+        longest = max(tempo.gather_seconds(group_seconds, lease_seconds), asked)
         return await runner.outbox.group(patience, group_seconds, longest)
 
     def _is_news(self, group: list[Outcome]) -> bool:

@@ -37,7 +37,10 @@ RETRY_IN_PLACE_SECONDS = 10.0  # a longer wait goes back to the store, where ano
 
 
 class LeaseRunner:
-    """Starts items while there are slots; every end goes to the outbox."""
+    """Starts items while there are slots; every end goes to the outbox. `gather_seconds`: for so long ends are gathered
+    for one commit, if all is well."""
+
+    gather_seconds = 0.0
 
     def __init__(self, lease: Lease, bench: Bench, deadline: float, slots: JobSlots, floor: Floor) -> None:
         self.lease = lease

@@ -30,6 +30,7 @@ from swath.pipeline.execute.housekeeping import Housekeeping
 from swath.pipeline.execute.outbox import GROUP_SECONDS
 from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.pulse import Pulse
+from swath.pipeline.execute.rereading import Rereading
 from swath.pipeline.execute.rest import Rest
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
@@ -178,15 +179,9 @@ class Worker:
             self._cannot_run.add(lease.job.job_id)
             work = self._parts.book.release(lease.worker_id, lease.fence)
         else:
-            worker_id, stored = self._options.worker_id, self._stored_pages(lease)
-            bench = Bench(lease.job, scraper, self._parts.network, self._parts.clock, worker_id, stored, browsers)
-            far = self._options.group_seconds > GROUP_SECONDS
-            room = functools.partial(self._room, browsers)
-            new = JobSlots(lease.slots, lease.target, room, lease.revision, far=far)
-            slots = self._slots.setdefault(lease.job.job_id, new)
-            slots.hope_for(lease.target, lease.revision)
-            runner = LeaseRunner(lease, bench, deadline, slots, self._floor)
-            slots.users.add(runner)
+            bench = Bench(lease.job, scraper, self._parts.network, self._parts.clock, self._options.worker_id, browsers)
+            runner = self._runner(lease, bench, deadline)
+            runner.slots.users.add(runner)
             self._runners[lease.fence] = runner
             options = self._options
             work = Committer(
@@ -209,12 +204,17 @@ class Worker:
         self._floor.line.fill()
         self._changed.set()
 
-    def _stored_pages(self, lease: Lease) -> StoredPages | None:
+    def _runner(self, lease: Lease, bench: Bench, deadline: float) -> LeaseRunner:
+        far = self._options.group_seconds > GROUP_SECONDS
+        room = functools.partial(self._room, bench.browsers)
+        new = JobSlots(lease.slots, lease.target, room, lease.revision, far=far)
+        slots = self._slots.setdefault(lease.job.job_id, new)
+        slots.hope_for(lease.target, lease.revision)
         if lease.job.extracts is None:
-            return None
-        return StoredPages(
-            self._parts.book, self._parts.storage, lease, self._waits, lambda: lease.fence not in self._runners
-        )
+            return LeaseRunner(lease, bench, deadline, slots, self._floor)
+        parts, is_over = self._parts, lambda: lease.fence not in self._runners
+        stored = StoredPages(parts.book, parts.storage, lease, self._waits, is_over)
+        return Rereading(lease, bench, deadline, slots, self._floor, stored)
 
     def _ended(self, lease: Lease, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

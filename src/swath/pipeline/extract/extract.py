@@ -46,7 +46,11 @@ def extract_record(scraper: Scraper, pages: Sequence[Page] | Pages) -> Any:
 
 def _checked(scraper: Scraper, record: Any) -> Any:
     """The record as the output model has it; anything goes when the scraper declares no output."""
-    if scraper.Output is models.Output or isinstance(record, scraper.Output):
+    if scraper.Output is models.Output:
+        return record
+    if type(record) is dict:  # as most are; to ask what else it could be takes as long as to look it over
+        return scraper.Output.model_validate(record)
+    if isinstance(record, scraper.Output):
         return record
     if isinstance(record, BaseModel):
         raise _invalid(f"extract returned a {type(record).__name__}, not the scraper's Output")

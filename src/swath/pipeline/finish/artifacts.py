@@ -185,4 +185,5 @@ def _page(stored: StoredPage, body: bytes) -> Page:
         charset=stored.charset,
         fetched_at=stored.fetched_at,
         from_cache=stored.from_cache,
+        digest=stored.sha256,
     )

@@ -25,7 +25,8 @@ class PackRange(NamedTuple):
 
     def cut(self, data: bytes) -> list[bytes]:
         """The bytes of each place, of what was read for the range; short where that is too short."""
-        return [data[place.start - self.start : place.end - self.start] for place in self.places]
+        first = self.start
+        return [data[start - first : start - first + length] for _, start, length, _ in self.places]
 
 
 def ranges_of(places: Iterable[PackedAt]) -> Iterator[PackRange]:
@@ -36,13 +37,12 @@ def ranges_of(places: Iterable[PackedAt]) -> Iterator[PackRange]:
     run: list[PackedAt] = []
     end = 0
     for place in sorted(distinct.values()):
-        if run and (
-            place.pack != run[0].pack or place.start > end + _GAP_BYTES or place.end - run[0].start > _RANGE_BYTES
-        ):
+        pack, start, length, _ = place  # by names it would take longer than all else here
+        if run and (pack != run[0].pack or start > end + _GAP_BYTES or start + length - run[0].start > _RANGE_BYTES):
             yield _range(run, end)
             run, end = [], 0
         run.append(place)
-        end = max(end, place.end)
+        end = max(end, start + length)
     if run:
         yield _range(run, end)
 

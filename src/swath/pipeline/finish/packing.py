@@ -138,7 +138,5 @@ def needed_of(artifacts: Iterable[Artifact]) -> dict[str, int]:
 def line_parts(line: bytes) -> dict[str, bytes]:
     """The files that a line holds, by name. Raises msgspec.MsgspecError for what is no line of ours."""
     read = _decode_line(line)
-    parts = {METADATA_FILE: bytes(read.metadata)}
-    if bytes(read.data) != b"null":
-        parts[DATA_FILE] = bytes(read.data)
-    return parts
+    metadata, data = bytes(read.metadata), bytes(read.data)
+    return {METADATA_FILE: metadata} if data == b"null" else {METADATA_FILE: metadata, DATA_FILE: data}

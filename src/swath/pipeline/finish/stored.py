@@ -41,15 +41,18 @@ async def contents(
 
 def plain_files(job_id: str, item_id: str, artifacts: Sequence[Artifact], raw: Sequence[bytes]) -> dict[str, bytes]:
     """The same from bytes that were read and checked."""
-    files = {}
+    files, all_packed = {}, True
     for artifact, data in zip(artifacts, raw, strict=True):
-        name = file_of(item_id, artifact.key)
+        packed = PackedAt.of(artifact.key)
+        if packed is None:
+            files[file_of(item_id, artifact.key)], all_packed = data, False
+            continue
         try:
-            files[name] = unpacked(artifact, name, data)
+            files[packed.name] = body_of(data) if packed.pack.endswith(WARC) else line_parts(data)[packed.name]
         except (ValueError, KeyError, GzipError, msgspec.MsgspecError) as error:
             raise _damaged(job_id, artifact.key, f"cannot be read: {error}") from None
     try:
-        return _without_compression(files)
+        return files if all_packed else _without_compression(files)
     except (BadInput, GzipError) as error:
         raise StoreDamaged(f"item {item_id!r} of job {job_id!r} cannot be read: {error}", job_id) from None
 
@@ -80,14 +83,6 @@ def check_bytes(job_id: str, artifact: Artifact, data: bytes) -> None:
 def missing(job_id: str, key: str) -> StoreDamaged:
     """To be raised for a file that is not there."""
     return _damaged(job_id, key, "is missing")
-
-
-def unpacked(artifact: Artifact, name: str, data: bytes) -> bytes:
-    """The file itself out of its stored bytes; a compressed page that lies by itself is left as it is."""
-    packed = PackedAt.of(artifact.key)
-    if packed is None:
-        return data
-    return body_of(data) if packed.pack.endswith(WARC) else line_parts(data)[name]
 
 
 def _without_compression(files: dict[str, bytes]) -> dict[str, bytes]:

@@ -129,9 +129,10 @@ def body_of(member: bytes) -> bytes:
     """The body of a page from its record. Raises ValueError and GzipError for what is none."""
     record = isal_zlib.decompress(member, _WBITS)
     place = place_of(record)
-    if place is None or record[place.end :] != _END:
+    end = 0 if place is None else place.start + place.size
+    if place is None or record[end:] != _END:
         raise ValueError("it is no whole WARC record")
-    return record[place.start : place.end]
+    return record[place.start : end]
 
 
 def _member(head: str, *block: bytes, level: int = _LEVEL) -> bytes:

@@ -1,4 +1,4 @@
-"""The files of many items at once: what lies close together in a pack is read by one call and opened in one thread.
+"""The files of many items at once: what lies close together in a pack is read by one call, and so are many files.
 
 Before: the store says which artifacts the items have. After: export, comparison and re-extraction. Reads the same as
 pipeline/finish/stored.py does for one item.
@@ -7,25 +7,25 @@ pipeline/finish/stored.py does for one item.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from swath.domain.layout import PackedAt
 from swath.domain.result import Artifact
-from swath.pipeline.finish.pack_ranges import PackRange, ranges_of
+from swath.pipeline.finish.pack_ranges import ranges_of
 from swath.pipeline.finish.stored import check_bytes, missing, plain_files
-from swath.ports.result_storage import ResultStorage
+from swath.ports.result_storage import Piece, ResultStorage
 
-__all__ = ["Wanted", "contents_of_many", "in_groups"]
+__all__ = ["Raw", "Wanted", "contents_of_many", "in_groups", "opened", "raw_of_many"]
 
 Wanted = tuple[str, Sequence[Artifact]]
 """An item's id and those of its artifacts that somebody wants."""
 
 T = TypeVar("T")
-_Raw = Mapping[str, bytes]  # stored bytes by the artifact's key
+Raw = Mapping[str, bytes]
+"""Stored bytes by the artifact's key."""
 
 GROUP_BYTES: Final = 16 << 20  # of stored bytes held at once; pages unpack to several times as much
-READS_AT_ONCE: Final = 16
 
 
 async def contents_of_many(storage: ResultStorage, job_id: str, wanted: Sequence[Wanted]) -> list[dict[str, bytes]]:
@@ -36,8 +36,8 @@ async def contents_of_many(storage: ResultStorage, job_id: str, wanted: Sequence
     """
     found: list[dict[str, bytes]] = []
     for group in in_groups((one, _size(one[1])) for one in wanted):
-        raw = await _read_all(storage, job_id, [artifact for _, artifacts in group for artifact in artifacts])
-        found += await asyncio.to_thread(_open_all, job_id, group, raw)
+        raw = await raw_of_many(storage, job_id, [artifact for _, artifacts in group for artifact in artifacts])
+        found += await asyncio.to_thread(lambda: [opened(job_id, one, raw) for one in group])  # noqa: B023 awaited
     return found
 
 
@@ -59,45 +59,26 @@ def _size(artifacts: Iterable[Artifact]) -> int:
     return sum(artifact.size for artifact in artifacts)
 
 
-def _open_all(job_id: str, group: Sequence[Wanted], raw: _Raw) -> list[dict[str, bytes]]:
-    opened = []
-    for item_id, artifacts in group:
-        stored = [raw[artifact.key] for artifact in artifacts]
-        for artifact, data in zip(artifacts, stored, strict=True):
-            check_bytes(job_id, artifact, data)
-        opened.append(plain_files(job_id, item_id, artifacts, stored))
-    return opened
+def opened(job_id: str, wanted: Wanted, raw: Raw) -> dict[str, bytes]:
+    """The files of one item by plain name, unpacked and checked. Raises StoreDamaged."""
+    item_id, artifacts = wanted
+    for artifact in artifacts:
+        if artifact.key not in raw:
+            raise missing(job_id, artifact.key)
+        check_bytes(job_id, artifact, raw[artifact.key])
+    return plain_files(job_id, item_id, artifacts, [raw[artifact.key] for artifact in artifacts])
 
 
-async def _read_all(storage: ResultStorage, job_id: str, artifacts: Sequence[Artifact]) -> _Raw:
+async def raw_of_many(storage: ResultStorage, job_id: str, artifacts: Sequence[Artifact]) -> Raw:
+    """As they lie there, unchecked; what is not there is left out."""
     places = {artifact.key: place for artifact in artifacts if (place := PackedAt.of(artifact.key)) is not None}
-    limit, raw, pieces = asyncio.Semaphore(READS_AT_ONCE), dict[str, bytes](), dict[tuple[str, int, int], bytes]()
-
-    async def read(run: PackRange) -> None:
-        async with limit:
-            try:
-                data = await storage.read(job_id, run.pack, run.start, run.length)
-            except KeyError:
-                raise missing(job_id, run.places[0].key) from None
-        pieces.update(zip((place[:3] for place in run.places), run.cut(data), strict=True))
-
-    async def get(key: str) -> None:
-        async with limit:
-            try:
-                raw[key] = await storage.get(job_id, key)
-            except KeyError:
-                raise missing(job_id, key) from None
-
+    runs = list(ranges_of(places.values()))
     alone = [artifact.key for artifact in artifacts if artifact.key not in places]
-    await _all_or_none([*map(read, ranges_of(places.values())), *map(get, alone)])
-    return raw | {key: pieces[place[:3]] for key, place in places.items()}
-
-
-async def _all_or_none(reads: Iterable[Awaitable[None]]) -> None:
-    """The first error ends all of them, and is raised as it is."""
-    tasks = [asyncio.ensure_future(read) for read in reads]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
+    asked = [*(Piece(run.pack, run.start, run.length) for run in runs), *map(Piece, alone)]
+    read = await storage.read_all(job_id, asked)
+    raw = {key: data for key, data in zip(alone, read[len(runs) :], strict=True) if data is not None}
+    pieces: dict[tuple[str, int, int], bytes] = {}
+    for run, data in zip(runs, read, strict=False):
+        if data is not None:
+            pieces.update(zip((place[:3] for place in run.places), run.cut(data), strict=True))
+    return raw | {key: pieces[place[:3]] for key, place in places.items() if place[:3] in pieces}

@@ -6,6 +6,7 @@ record has the name of a provenance column.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -32,14 +33,18 @@ def flatten(record: Any, under: str | None = None) -> dict[str, Scalar]:
         flat[VALUE] = _cell(record)
         return flat
     for key, value in record.items():
-        name = _escaped(key)
-        if name.startswith(OURS):
-            name = OURS + name
+        name = _column(key)
         if isinstance(value, str):  # as most are
             flat[name] = value
         else:
             _put(flat, name, value)
     return flat
+
+
+@lru_cache(4_096)  # records have the same names again and again
+def _column(key: str) -> str:
+    name = _escaped(key)
+    return OURS + name if name.startswith(OURS) else name
 
 
 def _put(flat: dict[str, Scalar], column: str, value: Any) -> None:

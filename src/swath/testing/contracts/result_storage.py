@@ -15,7 +15,7 @@ from swath.domain.errors import LeaseLost
 from swath.domain.keys import encode
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
-from swath.ports.result_storage import ResultStorage, StagedItem
+from swath.ports.result_storage import Piece, ResultStorage, StagedItem
 from swath.testing.contracts.result_storage_packs import PackContract
 
 __all__ = ["ResultStorageContract"]
@@ -208,6 +208,14 @@ class ResultStorageContract(PackContract):
         assert [artifact.key for artifact in artifacts] == list(documents)
         for artifact in artifacts:
             assert await agree(storage, artifact, documents[artifact.key])
+
+    async def test_many_pieces_are_read_as_one_by_one(self, storage: ResultStorage) -> None:
+        await storage.put("job", {"a/b/1.json": b"first", "a/b/2.json": b"second", "c.json": b""})
+        asked = [Piece("a/b/1.json"), Piece("a/b/3.json"), Piece("a/b/2.json", 2, 3), Piece("c.json"), Piece("a/b")]
+        found = await storage.read_all("job", [*asked, Piece("a/b/2.json", 9, 3), Piece("none.json", 0, 3)])
+        assert found == [b"first", None, b"con", b"", None, b"", None]
+        assert await storage.read_all("job", []) == []
+        assert await storage.read_all("nobody's", asked) == [None] * len(asked)
 
     async def test_a_document_replaces_its_former_whole(self, storage: ResultStorage) -> None:
         await storage.put("job", {"a.json": b"long" * 1_000, "b.json": b"stays"})

@@ -1,0 +1,124 @@
+"""Stored pages are read again one after the other: whatever one does costs itself, and others have their turn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swath import NotFound, Pages, scraper
+from swath.backends.clock import SystemClock
+from swath.backends.embedded.results import FolderResults
+from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.store import MemoryStore
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.layout import Layout
+from swath.domain.transitions import ItemState, JobState
+from swath.pipeline.execute.rereading import TURN_SECONDS
+from swath.pipeline.finish.verify import verify
+from tests.pipeline.results.reextracting import Parcels, make_version, scraped
+
+pytestmark = pytest.mark.req("R6")
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    made = MemoryStore(SystemClock())
+    yield made
+    await made.close()
+
+
+@scraper("parcels", version="2")
+class Odd(Parcels):
+    """Does what it likes on some pages."""
+
+    def extract(self, pages: Pages) -> Any:
+        number = int(pages.main.css("h1")[0].text().split()[1])
+        raised: dict[int, BaseException] = {
+            1: SystemExit(1),
+            2: KeyboardInterrupt(),
+            3: asyncio.CancelledError(),
+            4: NotFound(),
+            5: Failed(Failure.of(FailureKind.LAYOUT_CHANGED, "as it is")),
+        }
+        if number in raised:
+            raise raised[number]
+        if number == 6 and (task := asyncio.current_task()) is not None:
+            task.cancel()
+        return {"n": number}
+
+
+async def test_whatever_an_extract_does_costs_its_own_item_and_no_other(store: MemoryStore) -> None:
+    storage = MemoryResults()
+    numbers = [n for n in range(1, 131) if n % 8]
+    await scraped(store, storage, Layout.WARC, [{"n": n} for n in numbers])
+    made = await make_version(store, storage, Odd())
+    assert (made.state, made.failures) == (JobState.PARTIALLY_COMPLETED, {"internal": 3, "layout_changed": 1})
+    assert (made.counts.success, made.counts.not_found) == (len(numbers) - 4, 1)
+    failed = [one.item_id for one in await store.items("job.v2") if one.state is ItemState.FAILED]
+    assert failed == ["p1", "p2", "p3", "p5"]
+    assert (await verify(store, storage, "job.v2")).ok
+
+
+@scraper("parcels", version="2")
+class Slow(Parcels):
+    """Takes longer for a page than one turn of the event loop may."""
+
+    def __init__(self) -> None:
+        self.turns: list[int] = []
+        self.turn = 0
+
+    async def keep_turning(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)
+
+    def extract(self, pages: Pages) -> Any:
+        self.turns.append(self.turn)
+        time.sleep(1.2 * TURN_SECONDS)
+        return {}
+
+
+async def test_others_have_their_turn_between_pages_that_take_long(store: MemoryStore) -> None:
+    storage, slow = MemoryResults(), Slow()
+    await scraped(store, storage, Layout.WARC, [{"n": n} for n in range(1, 8)])
+    turning = asyncio.create_task(slow.keep_turning())
+    await make_version(store, storage, slow)
+    turning.cancel()
+    assert len(set(slow.turns)) == 7
+
+
+@scraper("parcels", version="2")
+class Pausing(Parcels):
+    """Somebody stops the job while its pages are read."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self.seen = 0
+        self._store = store
+        self._stopping: asyncio.Task[object] | None = None
+
+    def extract(self, pages: Pages) -> Any:
+        self.seen += 1
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._store.cancel("job.v2"))
+        time.sleep(0.002)
+        return {}
+
+
+async def test_a_job_that_is_cancelled_ends_in_the_middle_of_its_pages(tmp_path: Path) -> None:
+    store, storage = EmbeddedStore.open(tmp_path, SystemClock()), FolderResults(tmp_path / "results")
+    await scraped(store, storage, Layout.WARC, [{"n": n} for n in range(1, 500) if n % 8])
+    pausing = Pausing(store)
+    made = await make_version(store, storage, pausing)
+    assert made.state is JobState.CANCELLED
+    assert made.counts.success == pausing.seen < 200
+    assert made.counts.success + made.counts.cancelled == made.counts.total
+    assert (await verify(store, storage, "job.v2")).ok
+    await store.close()
+    await storage.close()
