@@ -93,6 +93,15 @@ def test_a_scraper_is_made_once() -> None:
     assert registry.get("example-mock") is registry.get("example-mock")
 
 
+@pytest.mark.req("K3")
+def test_a_single_file_may_stand_among_the_folders(tmp_path: Path) -> None:
+    one = write(tmp_path, "only-one")
+    write(tmp_path, "beside-it")
+    registry = Registry([one])
+    assert registry.get("only-one").id == "only-one"
+    assert {"only-one", "beside-it"} & {info.id for info in registry.infos()} == {"only-one"}
+
+
 def test_a_scraper_in_a_folder_is_found_by_id(tmp_path: Path) -> None:
     write(tmp_path, "some-county", "any_name")
     made, source = Registry([tmp_path]).resolve("some-county")

@@ -31,10 +31,13 @@ _SUFFIXES: Final = frozenset({".py", *RECORDING_SUFFIXES})
 _CLASS: Final = re.compile(r"^class\s", re.MULTILINE)
 
 
-def files_in(folder: Path) -> list[Path]:
-    """The files of a folder that may hold scrapers or recordings, by name; none when it cannot be read."""
+def files_in(place: Path) -> list[Path]:
+    """The files of a folder that may hold scrapers or recordings, by name, or the one that is named itself; none when
+    it cannot be read."""
+    if place.is_file():
+        return [place]
     try:
-        found = sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES)
+        found = sorted(file for file in place.iterdir() if file.suffix in _SUFFIXES)
     except OSError:
         return []
     return [file for file in found if not file.name.startswith(("_", "."))]

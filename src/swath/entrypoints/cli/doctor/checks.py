@@ -40,9 +40,9 @@ def check_settings(subject: Subject) -> Finding:
     """They can be read, name nothing unknown, and their folders are there."""
     if subject.reading is None:
         return fail(subject.trouble, "correct it; the other checks use the defaults meanwhile")
-    missing = [str(folder) for folder in subject.settings.scrapers if not folder.is_dir()]
+    missing = [str(place) for place in subject.settings.scrapers if not place.exists()]
     if missing:
-        return fail(f"there is no folder {', '.join(missing)}", "correct SWATH_SCRAPERS")
+        return fail(f"there is no folder or file {', '.join(missing)}", "correct SWATH_SCRAPERS")
     unknown = unknown_variables(subject.reading)
     if unknown:
         return warn("; ".join(unknown), "remove or correct it; `swath config show` has all that count")
