@@ -104,6 +104,27 @@ async def test_nothing_of_an_item_is_seen_by_the_next_unless_it_is_kept(session:
     assert await _item(session, site, keeps=True, owner="another job") == ("1", "1")
 
 
+async def test_what_a_page_writes_when_it_is_left_is_not_seen_by_the_next(session: ProviderSession, site: str) -> None:
+    opened = await session.open(Wish(site="site.example"))
+    await _seen(opened, site)
+    await opened.page.evaluate("void addEventListener('pagehide', () => { localStorage.n = 7 })")
+    await opened.close()
+    assert await _item(session, site, keeps=True, owner="a job") == ("0", "0")
+
+
+async def test_sessions_with_browsers_of_their_own_know_what_is_left_in_each(
+    chromium: LocalChromium, site: str, tmp_path: Path
+) -> None:
+    family = family_of(tmp_path)
+    provider = CdpProvider(Secret(chromium.url), SystemClock(), family, most_sessions=2, limits=_LIMITS)
+    first, second = await provider.create(), await provider.create()
+    assert isinstance(first, AttachedSession)
+    await _item(first, site, keeps=True, owner="a job")
+    await _item(second, site, keeps=False)
+    assert len(first.left_origins) == 1  # for all that the other has wiped in its own
+    await provider.close()
+
+
 async def test_a_line_that_was_cut_is_made_again(session: ProviderSession, site: str) -> None:
     assert isinstance(session, AttachedSession)
     await session.disconnect()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,17 @@ from swath.backends.embedded.results import FolderResults
 from swath.backends.embedded.store import EmbeddedStore
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.store import MemoryStore
+from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.layout import Layout
+from swath.domain.lease import Grant, Lease, Report
 from swath.domain.transitions import ItemState, JobState
 from swath.pipeline.execute.rereading import TURN_SECONDS
 from swath.pipeline.finish.verify import verify
-from tests.pipeline.results.reextracting import Parcels, make_version, scraped
+from swath.pipeline.results import stored_pages
+from swath.pipeline.results.bulk_read import Raw, Wanted, opened
+from tests.pipeline.results.reextracting import V2, Parcels, make_version, scraped
 
 pytestmark = pytest.mark.req("R6")
 
@@ -64,6 +68,58 @@ async def test_whatever_an_extract_does_costs_its_own_item_and_no_other(store: M
     failed = [one.item_id for one in await store.items("job.v2") if one.state is ItemState.FAILED]
     assert failed == ["p1", "p2", "p3", "p5"]
     assert (await verify(store, storage, "job.v2")).ok
+
+
+@pytest.mark.req("S6")
+async def test_pages_are_unpacked_when_their_item_is_noted_and_what_that_costs_is_its_own(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unpacking may kill the process: then the item must be a suspect."""
+    begun: set[str] = set()
+    begin = store.begin
+
+    def noted(lease: Lease, seq: int) -> bool:
+        begun.update(item.item_id for item in lease.items if item.seq == seq)
+        return begin(lease, seq)
+
+    def unpacked(job_id: str, wanted: Wanted, raw: Raw) -> dict[str, bytes]:
+        assert wanted[0] in begun
+        if wanted[0] == "p3":
+            raise MemoryError
+        return opened(job_id, wanted, raw)
+
+    monkeypatch.setattr(store, "begin", noted)
+    monkeypatch.setattr(stored_pages, "opened", unpacked)
+    storage = MemoryResults()
+    await scraped(store, storage, Layout.WARC, [{"n": n} for n in (1, 2, 3, 4)])
+    made = await make_version(store, storage, V2())
+    assert (made.state, made.failures, made.counts.success) == (JobState.PARTIALLY_COMPLETED, {"internal": 1}, 3)
+
+
+@scraper("parcels", version="2")
+class Wrong(Parcels):
+    """Understands no page."""
+
+    def extract(self, pages: Pages) -> Any:
+        raise Failed(Failure.of(FailureKind.LAYOUT_CHANGED, "as it is"))
+
+
+async def test_pages_that_fail_one_after_the_other_are_written_down_in_groups(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+    finish = store.finish
+
+    async def counted(lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report) -> Grant:
+        groups.append(len(ended))
+        return await finish(lease, ended, handed_back, report)
+
+    storage = MemoryResults()
+    await scraped(store, storage, Layout.WARC, [{"n": n} for n in range(1, 201) if n % 8])
+    monkeypatch.setattr(store, "finish", counted)
+    made = await make_version(store, storage, Wrong())
+    assert (made.state, made.failures) == (JobState.FAILED, {"layout_changed": 175})
+    assert len([size for size in groups if size]) <= 10, groups
 
 
 @scraper("parcels", version="2")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -36,6 +36,7 @@ _KINDS: Final = {
     "429": FailureKind.RATE_LIMITED,
 }
 _FINAL: Final = frozenset({FailureKind.CREDENTIAL, FailureKind.ACCESS_POLICY})
+_LAST_CALL_SECONDS: Final = 1.0
 
 
 class AttachLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,10 +146,19 @@ class AttachedSession:
         # There is one context for all: what one job keeps goes before an item of another comes. Who keeps something may
         # find what the browser's owner has put there.
         if owner is None or (self.left_origins and owner != self._owner):
-            await _wipe(context, page, self.left_origins)
-            self.left_origins.clear()
+            await self._wipe_what_is_left(context, page)
         self._owner = owner
         return AttachedOpened(self, context, page, keeps=wish.keeps)
+
+    async def _wipe_what_is_left(self, context: BrowserContext, page: Page) -> None:
+        """The browser outlives us, and must not fill up with pages of those who ran out of time here."""
+        try:
+            await _wipe(context, page, self.left_origins)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_LAST_CALL_SECONDS):
+                    await page.close()
+            raise
 
 
 class AttachedOpened:
@@ -194,8 +204,8 @@ class AttachedOpened:
     async def _forget(self) -> None:
         """Nothing of this item is for the next one, unless it is to be kept."""
         if not self._keeps:
-            await _wipe(self.context, self.page, self._origins)
-            self._session.left_origins -= self._origins
+            # Its pages are still there and may write again: whoever comes next wipes it, too.
+            await _wipe(self.context, self.page, set(self._origins))
 
     async def kill(self) -> None:
         """See Opened. The browser is not ours to end: its page is closed, the line cut, and the session given up."""
@@ -206,12 +216,14 @@ class AttachedOpened:
         await self._session.disconnect()
 
 
-async def _wipe(context: BrowserContext, page: Page, origins: Collection[str]) -> None:
-    """Nothing of these origins is left, nor any cookie."""
+async def _wipe(context: BrowserContext, page: Page, origins: set[str]) -> None:
+    """Nothing of these origins is left, nor any cookie. Each is taken out of the set, so that whoever runs out of time
+    has got somewhere."""
     if origins:
         line = await context.new_cdp_session(page)
-        for origin in origins:
+        for origin in tuple(origins):
             await line.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+            origins.discard(origin)
     await context.clear_cookies()
 
 

@@ -42,7 +42,9 @@ class CdpProvider:
     async def create(self) -> ProviderSession:
         """See Provider."""
         session_id = f"cdp-{next(self._numbers)}"
-        parts = (self._endpoint, self._where, self._driver, self._clock, self._limits, self._left_origins)
+        # With several sessions each line has a browser of its own.
+        left_origins = self._left_origins if self.most_sessions == 1 else None
+        parts = (self._endpoint, self._where, self._driver, self._clock, self._limits, left_origins)
         session = AttachedSession(session_id, *parts)
         await session.connect()
         self._sessions[session_id] = session

@@ -39,9 +39,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Outbox:
-    """Bounded by `crowded`: while it is, the runner starts nothing."""
+    """Bounded by `crowded`: while it is, the runner starts nothing. `heeds_failures`: several in a row make it so."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, heeds_failures: bool = True) -> None:
+        self._heeds_failures = heeds_failures
         self._outcomes: list[Outcome] = []
         self._bytes = 0
         self._failed_in_a_row = 0
@@ -56,7 +57,7 @@ class Outbox:
     @property
     def crowded(self) -> bool:
         """Whether the store is so far behind that starting more would only pile up pages, or failures."""
-        failing = bool(self._outcomes) and self._failed_in_a_row >= FAILED_IN_A_ROW
+        failing = self._heeds_failures and bool(self._outcomes) and self._failed_in_a_row >= FAILED_IN_A_ROW
         return failing or len(self._outcomes) >= CROWDED_ITEMS or self._bytes >= CROWDED_BYTES
 
     def put(self, outcome: Outcome, *, idle: bool) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Sequence
 from typing import Final
 
 from swath.domain.attempt import Attempt, Finding
@@ -22,6 +21,7 @@ from swath.observe.context import serve_item
 from swath.observe.spans import span
 from swath.pipeline.execute.attempt import Bench, Came, Tried, came_of
 from swath.pipeline.execute.floor import Floor
+from swath.pipeline.execute.outbox import Outbox
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
 from swath.pipeline.execute.work import Work
@@ -45,6 +45,7 @@ class Rereading(LeaseRunner):
         self, lease: Lease, bench: Bench, deadline: float, slots: JobSlots, floor: Floor, stored: StoredPages
     ) -> None:
         super().__init__(lease, bench, deadline, slots, floor)
+        self.outbox = Outbox(heeds_failures=False)  # the circuit of a version never opens
         self._stored = stored
         self._going: asyncio.Task[None] | None = None
 
@@ -72,15 +73,14 @@ class Rereading(LeaseRunner):
         until = clock() + TURN_SECONDS
         while self._can_start():
             work = self._ready[0]
-            found = self._stored.take(work.item)
-            if found is None:
+            if not self._stored.has(work.item):
                 await self._stored.bring(work.item)
                 continue  # anything may have happened meanwhile
             if not self.floor.book.begin(self.lease, work.item.seq):
                 self.stop()  # the job is paused, stops or has another policy; the rest goes back
                 return
             self._ready.popleft()
-            tried = _reread(self._bench, work, found)
+            tried = _reread(self._bench, work, self._stored)
             self.floor.book.leave(self.lease, work.item.seq)
             self._go_on(work, tried)
             if len(self._ready) == LAST_ITEMS:
@@ -102,15 +102,13 @@ class Rereading(LeaseRunner):
         self.floor.stir()
 
 
-def _reread(bench: Bench, work: Work, found: Sequence[Page] | Exception) -> Tried:
+def _reread(bench: Bench, work: Work, stored: StoredPages) -> Tried:
     """One attempt, asked for nowhere else than in these pages."""
     job, number, started_at = bench.job, len(work.attempts) + 1, bench.clock.now()
     serve_item(job.request_id, job.job_id, work.item.item_id, number)
     pages: tuple[Page, ...] = ()
     try:
-        if isinstance(found, Exception):
-            raise found
-        pages = tuple(found)
+        pages = tuple(stored.take(work.item))
         told: dict[str, str | int] = {"job_id": job.job_id, "item_id": work.item.item_id, "attempt": number}
         with span("attempt", job.request_id, **told), span("extract"):
             came = Came(Finding.FOUND, extract_record(bench.scraper, pages))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from swath.domain.errors import BadInput, LeaseLost, SwathError
+from swath.domain.errors import BadInput, LeaseLost
 from swath.domain.item import ItemRecord
 from swath.domain.job import WaitingFor
 from swath.domain.layout import file_of
@@ -23,7 +23,7 @@ from swath.pipeline.results.bulk_read import Raw, Wanted, in_groups, opened, raw
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["Read", "StoredPages", "has_pages", "records_at"]
+__all__ = ["StoredPages", "has_pages", "records_at"]
 
 T = TypeVar("T")
 
@@ -32,9 +32,6 @@ GROUP_BYTES: Final = 4 << 20  # stored
 
 _PAGE_ENDINGS: Final = (".html", ".html.gz")
 _REFUSED_FILES: Final = tuple(REFUSED_PAGE + ending for ending in _PAGE_ENDINGS)
-
-Read = Sequence[Page] | Exception
-"""The pages of an item, or why there are none."""
 
 
 class StoredPages:
@@ -59,17 +56,22 @@ class StoredPages:
         self._brought: set[int] = set()
         self._at_hand: dict[int, tuple[Wanted, Raw] | Exception] = {}
 
-    def take(self, item: LeasedItem) -> Read | None:
-        """All pages of the item but an answer that was no page, or why they cannot be read; None before `bring`."""
-        found = self._at_hand.pop(item.seq, None)
-        if found is None or isinstance(found, Exception):
-            return found
-        try:
-            files = opened(self._job_id, *found)
-            pages = [page for page in pages_of(files) if page.name != REFUSED_PAGE]
-        except SwathError as error:
-            return error
-        return pages or BadInput(f"item {item.item_id!r} has no stored pages any more")
+    def has(self, item: LeasedItem) -> bool:
+        """Whether it was brought, and not taken since."""
+        return item.seq in self._at_hand
+
+    def take(self, item: LeasedItem) -> Sequence[Page]:
+        """All pages of an item that was brought, but an answer that was no page. Raises what is wrong with them.
+
+        Unpacks them, which may cost the process: whoever takes notes of what runs does so before.
+        """
+        found = self._at_hand.pop(item.seq)
+        if isinstance(found, Exception):
+            raise found
+        pages = [page for page in pages_of(opened(self._job_id, *found)) if page.name != REFUSED_PAGE]
+        if not pages:
+            raise BadInput(f"item {item.item_id!r} has no stored pages any more")
+        return pages
 
     async def bring(self, item: LeasedItem) -> None:
         """Reads the item, and the others of its group if they were not read before. Raises LeaseLost."""
