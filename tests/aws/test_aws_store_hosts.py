@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from swath.backends.aws.jobs import leases
 from swath.backends.aws.jobs.back import DEATHS
 from swath.backends.aws.jobs.store import AwsStore
 from swath.domain.attempt import HandedBack
+from swath.domain.errors import StoreUnavailable
 from swath.domain.failure import FailureKind
-from swath.domain.job import Counts
+from swath.domain.job import Counts, WaitingFor
 from swath.domain.lease import POISON_CRASHES, Directive, Report
 from swath.domain.transitions import JobState
 from swath.testing.clock import FakeClock
@@ -58,6 +60,66 @@ async def test_of_a_worker_of_another_host_what_it_last_reported_to_run_is_suspe
     clock.advance(LEASE_SECONDS)
     await here.rescue("cleaner")
     assert await suspects(here) == [1, 2]
+
+
+async def told(store: AwsStore, what: WaitingFor | None) -> bool:
+    """Whether the status comes to say that; it is written in the background."""
+    for _ in range(500):
+        if (await store.status("job")).waiting_for is what:
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+@pytest.mark.req("Z9", "Q3")
+async def test_what_a_worker_of_another_host_waits_for_is_seen_until_it_is_over_or_the_worker_is_gone(
+    here: AwsStore, there: AwsStore, clock: FakeClock
+) -> None:
+    await ready(here, items=4)
+    lease = await claimed(there)
+    there.tell_waiting("worker", WaitingFor.DISK)
+    assert await told(here, WaitingFor.DISK)
+    there.tell_waiting("worker", None)
+    assert await told(here, None)
+    there.tell_waiting("worker", WaitingFor.QUEUE)
+    assert await told(here, WaitingFor.QUEUE)
+    await there.renew("worker", [lease.fence])
+    assert (await here.status("job")).waiting_for is WaitingFor.QUEUE
+    clock.advance(LEASE_SECONDS + 1)
+    assert (await here.status("job")).waiting_for is None
+
+
+@pytest.mark.req("Z9", "Q3")
+async def test_what_could_not_be_told_at_once_is_told_with_the_next_sign_of_life(
+    here: AwsStore, there: AwsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready(here, items=4)
+    lease = await claimed(there)
+    monkeypatch.setattr(leases, "tell_waiting", unavailable)
+    there.tell_waiting("worker", WaitingFor.DISK)
+    assert (await here.status("job")).waiting_for is None
+    await there.renew("worker", [lease.fence])
+    assert (await here.status("job")).waiting_for is WaitingFor.DISK
+    there.tell_waiting("worker", None)
+    await finished(there, lease, [success(lease.items[0].seq)])
+    assert (await here.status("job")).waiting_for is None
+
+
+@pytest.mark.req("Z9", "Q3")
+async def test_of_its_own_host_a_store_says_what_is_true_and_not_what_was_written(
+    here: AwsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready(here, items=4)
+    lease = await claimed(here)
+    monkeypatch.setattr(leases, "tell_waiting", unavailable)
+    here.tell_waiting("worker", WaitingFor.DISK)
+    await here.renew("worker", [lease.fence])
+    here.tell_waiting("worker", None)
+    assert (await here.status("job")).waiting_for is None
+
+
+async def unavailable(*_: object) -> None:
+    raise StoreUnavailable("the table is away", WaitingFor.STORE)
 
 
 @pytest.mark.req("S6", "Q3")

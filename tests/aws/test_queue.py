@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
@@ -37,6 +37,8 @@ from swath.testing.contracts import (
     OpenQueue,
 )
 from swath.testing.contracts.orders import ready, run_all
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -114,6 +116,23 @@ class TestDynamoLeader(LeaderContract):
         yield lambda worker_id: DynamoLeader(bridge, table, SharedTime(clock), worker_id, LEAD_SECONDS)
         await bridge.run(lambda: drop_table(clients, aws_name))
         await bridge.run(clients.close)
+
+    @pytest.mark.req("Q5")
+    async def test_of_two_who_find_nobody_in_the_same_moment_one_leads(self, candidate: Candidate) -> None:
+        both, looked = [candidate("one"), candidate("two")], asyncio.Barrier(2)
+        for leader in both:
+            assert isinstance(leader, DynamoLeader)
+            leader._read = _after_both(leader._read, looked)  # type: ignore[method-assign]
+        assert sorted(await asyncio.gather(*(leader.lead() for leader in both))) == [False, True]
+
+
+def _after_both(read: Callable[[], Awaitable[T]], looked: asyncio.Barrier) -> Callable[[], Coroutine[Any, Any, T]]:
+    async def slow() -> T:
+        found = await read()
+        await looked.wait()
+        return found
+
+    return slow
 
 
 @pytest.mark.req("Q3")

@@ -153,6 +153,7 @@ async def open_sites(settings: Settings) -> AsyncIterator[SiteBook]:
     place, clock = settings.places.store, SystemClock()
     async with AsyncExitStack() as stack:
         if isinstance(place, DynamoPlace):
+            require_aws()
             yield (await _open_aws(stack, settings, place, clock, patience_seconds=LOOK_SECONDS)).sites
         else:
             book = EmbeddedSiteBook(place.folder, clock)

@@ -6,9 +6,11 @@ should be (W5).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-__all__ = ["Backlog", "is_express"]
+__all__ = ["Backlog", "is_express", "workers_at"]
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,10 +21,15 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     items: int
     pending: int
     claimable: int
-    workers: int
     limit: int
+    worker_ids: frozenset[str] = frozenset()
     on_demand: bool = False
     oldest_seconds: float | None = None
+
+    @property
+    def workers(self) -> int:
+        """How many are at it."""
+        return len(self.worker_ids)
 
     @property
     def wanted(self) -> int:
@@ -33,6 +40,11 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     def express(self) -> bool:
         """Whether somebody waits for it."""
         return self.on_demand or is_express(self.priority, self.items)
+
+
+def workers_at(jobs: Iterable[Backlog]) -> int:
+    """How many workers are at any of them; one that is at several counts once."""
+    return len({worker_id for job in jobs for worker_id in job.worker_ids})
 
 
 def is_express(priority: int, items: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+import msgspec
+
 from swath.backends.embedded.leases import Times
 from swath.backends.embedded.schema import Rank
 from swath.backends.embedded.specs import readable
@@ -17,10 +19,13 @@ __all__ = ["backlog"]
 _JOBS: Final = (
     "SELECT j.job_no, j.total, j.concurrency, j.fresh, j.released, j.finished, j.generation, j.started_at, j.spec, "
     "j.total - j.success - j.failed - j.skipped - j.cancelled AS remaining, "
-    "(SELECT count(*) FROM shares AS s WHERE s.job_no = j.job_no AND s.demand > 0) AS workers, "
+    "(SELECT json_group_array(s.worker) FROM shares AS s WHERE s.job_no = j.job_no AND s.demand > 0) AS workers, "
     "(SELECT coalesce(sum(s.waiting + s.running), 0) FROM shares AS s WHERE s.job_no = j.job_no) AS at_work "
     "FROM jobs AS j WHERE j.state IN ('pending', 'running') AND j.stopping IS NULL AND j.deleting = 0 ORDER BY j.job_no"
 )
+
+
+_decode_ids: Final = msgspec.json.Decoder(frozenset[str]).decode
 
 
 def backlog(db: sqlite3.Connection, times: Times) -> list[Backlog]:
@@ -40,7 +45,7 @@ def _backlog(db: sqlite3.Connection, times: Times, row: sqlite3.Row, order: Job)
         items=row["total"],
         pending=pending,
         claimable=_claimable(db, times, row, order),
-        workers=row["workers"],
+        worker_ids=_decode_ids(row["workers"]),
         limit=row["concurrency"],
         on_demand=order.on_demand,
         oldest_seconds=max(0.0, times.now - (times.now if since is None else since)) if pending else None,

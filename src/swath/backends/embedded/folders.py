@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import groupby
 from typing import Final
 
 __all__ = [
@@ -133,27 +132,70 @@ def copy_file(fd: int, name: str, target: int, new: str, length: int, *, fsync: 
 def read_file(fd: int, path: str) -> bytes:
     """The whole file. Raises FileNotFoundError when there is none, or when a link or a folder stands in its place."""
     with _plain_file(fd, path) as file:
-        size = os.fstat(file).st_size
-        data = os.read(file, size + 1)
-        while len(data) != size and (more := os.read(file, _READ_BYTES)):  # larger than one call can read
-            data += more
-        return data
+        return _all_of(file)
+
+
+def _read(fd: int, name: str) -> bytes:
+    file = os.open(name, _READ, dir_fd=fd)
+    try:
+        return _all_of(file)
+    finally:
+        os.close(file)
+
+
+def _all_of(file: int) -> bytes:
+    size = os.fstat(file).st_size
+    data = os.read(file, size + 1)
+    while len(data) != size and (more := os.read(file, _READ_BYTES)):  # larger than one call can read
+        data += more
+    return data
 
 
 def read_files(fd: int, paths: Iterable[str]) -> dict[str, bytes]:
     """Those files that there are, by path; a folder is opened once for neighbours."""
     found: dict[str, bytes] = {}
-    for _, together in groupby(paths, lambda path: path.rpartition("/")[0]):
-        neighbours = list(together)
-        try:
-            with parent_of(fd, neighbours[0]) as (parent, _):
-                for path in neighbours:
-                    with suppress(FileNotFoundError):
-                        found[path] = read_file(parent, path.rpartition("/")[2])
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, *_NO_FILE):
-                raise
+    way = _Way(fd)
+    try:
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            try:
+                found[path] = _read(way.to(folder), name)
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, *_NO_FILE):
+                    raise
+    finally:
+        way.leave()
     return found
+
+
+class _Way:
+    """The folders that are open from one on: those which the next path has too stay open."""
+
+    def __init__(self, fd: int) -> None:
+        self._start = fd
+        self._path = ""
+        self._entered: list[tuple[str, int]] = []
+
+    def to(self, folder: str) -> int:
+        """The open folder of that path. Raises OSError, and stays as far as it came."""
+        if folder == self._path and self._entered:
+            return self._entered[-1][1]
+        segments = folder.split("/") if folder else []
+        known = 0
+        while known < min(len(segments), len(self._entered)) and self._entered[known][0] == segments[known]:
+            known += 1
+        self.leave(known)
+        for segment in segments[known:]:
+            here = self._entered[-1][1] if self._entered else self._start
+            self._entered.append((segment, os.open(segment, _FOLDER, dir_fd=here)))
+        self._path = folder
+        return self._entered[-1][1] if self._entered else self._start
+
+    def leave(self, but: int = 0) -> None:
+        """Closes all but the first so many."""
+        self._path = ""
+        while len(self._entered) > but:
+            os.close(self._entered.pop()[1])
 
 
 def read_piece(fd: int, path: str, start: int, length: int) -> bytes:

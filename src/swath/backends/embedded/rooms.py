@@ -77,9 +77,11 @@ class Rooms:
         except FileNotFoundError:  # settled before
             return
         with opened(room), opened(enter(job, "items", create=True)) as items:
-            for item_id in item_ids:
-                with suppress(FileNotFoundError):  # not staged, or published before
-                    self._publish_item(room, items, encode(item_id))
+            staged = set(names(room))  # looked at once: at its end a lease has published nearly all of them before
+            for path in map(encode, item_ids):
+                if path.partition("/")[0] in staged:
+                    with suppress(FileNotFoundError):  # a long name is split, and may be published or not
+                        self._publish_item(room, items, path)
             sync_folder(items, self._fsync)
 
     def _publish_item(self, room: int, items: int, path: str) -> None:

@@ -48,7 +48,7 @@ class MemoryClaims:
             items=job.total,
             pending=pending,
             claimable=len(job.claimable(self._shelves.clock.boot())),
-            workers=sum(share.demand > 0 for share in job.shares.values()),
+            worker_ids=frozenset(worker_id for worker_id, share in job.shares.items() if share.demand > 0),
             limit=job.limit,
             on_demand=job.order.on_demand,
             oldest_seconds=max(0.0, now - (now if since is None else since)) if pending else None,

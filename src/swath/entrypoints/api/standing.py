@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import msgspec
 from fastapi import Depends, Request
 
-from swath.domain.backlog import Backlog
+from swath.domain.backlog import Backlog, workers_at
 from swath.domain.errors import StoreUnavailable, SwathError
 from swath.domain.job import WaitingFor
 from swath.domain.transitions import JobState
@@ -57,8 +57,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def workers(self) -> int:
-        """Workers with items of a job; one that has items of two jobs counts for each."""
-        return sum(job.workers for job in self.backlog)
+        """Workers with items of a job."""
+        return workers_at(self.backlog)
 
     @property
     def oldest_seconds(self) -> float | None:

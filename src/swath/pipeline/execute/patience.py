@@ -29,10 +29,10 @@ class Patience:
 
     def __init__(self, deadlines: Deadlines | None = None) -> None:
         self.on_expiry: Callable[[], object] | None = None
-        self._loop = asyncio.get_running_loop()  # asking for it costs a call of the system, each time
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._deadlines = Deadlines() if deadlines is None else deadlines
+        self._loop = self._deadlines.loop
         self._watched = False
         self.ends_at = 0.0
         self._expired = False

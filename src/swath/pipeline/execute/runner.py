@@ -137,7 +137,7 @@ class LeaseRunner:
         self._announced = self._committed = False
         before_request = functools.partial(self._before_request, running)
         turn = Turn(work.item, work.attempts, before_request, running.patience, place)
-        running.task = asyncio.create_task(attempt(self._bench, turn))
+        running.task = self.floor.deadlines.loop.create_task(attempt(self._bench, turn))
         # Not in the task itself: one that is cancelled before its first step never runs, nor does its `finally`.
         running.task.add_done_callback(functools.partial(self._attempted, running))
         running.patience.on_expiry = functools.partial(self._allow_overtime, running)

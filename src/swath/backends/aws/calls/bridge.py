@@ -7,11 +7,12 @@ table.py live on the loop behind it; the store, the queue and the site book are 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from swath.domain.errors import StoreUnavailable
+from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import WaitingFor
 
 __all__ = ["Bridge"]
@@ -50,6 +51,12 @@ class Bridge:
                 raise
             raise _gone() from None
 
+    def post(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Has the coroutine run when the loop comes to it. Nobody hears what came of it, nor that AWS is away."""
+        with self._closing:
+            if not self._closed.is_set():
+                asyncio.run_coroutine_threadsafe(_tried(make), self._loop)
+
     def close(self) -> None:
         """Cancels what still runs, and returns when the thread is gone. May be called again."""
         with self._closing:
@@ -74,6 +81,11 @@ class Bridge:
 
 async def _made(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return await make()
+
+
+async def _tried(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with contextlib.suppress(StoreUnavailable, UserError):
+        await make()
 
 
 def _gone() -> StoreUnavailable:

@@ -87,7 +87,7 @@ async def _backlog(ledger: Ledger, head: Head, order: Job) -> Backlog:
         items=head.total,
         pending=pending,
         claimable=(await due_now(ledger, head, order, times.shared)).claimable,
-        workers=sum(share.demand > 0 for share in head.shares.values()),
+        worker_ids=frozenset(worker_id for worker_id, share in head.shares.items() if share.demand > 0),
         limit=order.policy.throttling.max_concurrent_workers,
         oldest_seconds=max(0.0, times.now - (times.now if since is None else since)) if pending else None,
     )

@@ -14,7 +14,7 @@ from swath.backends.aws.jobs import outcomes, shares
 from swath.backends.aws.jobs.back import Back, add_back, carried, place_of
 from swath.backends.aws.jobs.head import Head, HeldLease, Right
 from swath.backends.aws.jobs.heads import Change, unchanged
-from swath.backends.aws.jobs.ledger import Ledger, Times, directive_for, extend
+from swath.backends.aws.jobs.ledger import Ledger, Times, directive_for
 from swath.backends.aws.table.layout import chunk_of
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import LeaseLost, UnknownName
@@ -99,7 +99,7 @@ async def _finish(
         held.hold(seqs)
         limit = order.policy.throttling.max_concurrent_workers
         slots, target = shares.regrant(head, held.worker, limit, report)
-        extend(held, times)
+        ledger.extend(held)
         new = {end.seq: True for end in counted} | {back.seq: False for back in returned}
         ledger.doubts[lease.fence] = doubts | new
         directive = directive_for(head, held)

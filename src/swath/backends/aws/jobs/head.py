@@ -15,7 +15,7 @@ import msgspec
 
 from swath.domain.circuit import Circuit
 from swath.domain.errors import StoreDamaged
-from swath.domain.job import Counts, Stopping
+from swath.domain.job import Counts, Stopping, WaitingFor
 from swath.domain.pace import Pace
 from swath.domain.transitions import JobState
 
@@ -51,6 +51,7 @@ class HeldLease(msgspec.Struct, array_like=True):
     gaps: list[int] = []  # the items that it holds, each as its distance from the one before
     chunks: list[int] = []
     end_rows: int = 0
+    waiting: WaitingFor | None = None  # what its worker waits for, as it said last
 
     @property
     def seqs(self) -> list[int]:

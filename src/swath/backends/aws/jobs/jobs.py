@@ -136,7 +136,7 @@ def _status(ledger: Ledger, head: Head, order: Job, manifest: dict[str, Any] | N
         loaded_batches=head.batches,
         stopping=head.stopping,
         circuit_opened=head.circuit.opened,
-        waiting_for=None if head.state.terminal else ledger.presence.waiting_for(),
+        waiting_for=None if head.state.terminal else ledger.waiting_for(head),
         deleting=head.deleting,
         cost=head.cost,
         manifest=manifest,

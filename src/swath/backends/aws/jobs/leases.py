@@ -11,12 +11,12 @@ from swath.backends.aws.jobs import shares
 from swath.backends.aws.jobs.back import Back, add_back, carried
 from swath.backends.aws.jobs.head import Head
 from swath.backends.aws.jobs.heads import Change, unchanged
-from swath.backends.aws.jobs.ledger import Ledger, directive_for, extend
+from swath.backends.aws.jobs.ledger import Ledger, directive_for
 from swath.backends.aws.table.layout import held_key
 from swath.domain.errors import UnknownName
 from swath.domain.lease import Directive
 
-__all__ = ["release", "renew"]
+__all__ = ["release", "renew", "tell_waiting"]
 
 
 async def renew(ledger: Ledger, worker_id: str, fences: Collection[int]) -> dict[int, Directive]:
@@ -38,13 +38,29 @@ async def _renew(ledger: Ledger, worker_id: str, job_id: str, fences: list[int])
         if not mine:
             return unchanged({})
         for lease in mine:
-            extend(lease, ledger.times())
+            ledger.extend(lease)
         return Change({lease.fence: directive_for(head, lease) for lease in mine})
 
     try:
         return await ledger.heads.change(job_id, decide)
     except UnknownName:
         return {}
+
+
+async def tell_waiting(ledger: Ledger, worker_id: str) -> None:
+    """Writes what the worker waits for into the jobs that it works on. It is no sign of life: the worker knows best
+    which of its leases are to live."""
+
+    async def decide(head: Head) -> Change[None]:
+        what = ledger.waits.get(worker_id)
+        told = [lease for lease in head.leases if lease.worker == worker_id and lease.waiting is not what]
+        for lease in told:
+            lease.waiting = what
+        return Change(None) if told else unchanged(None)
+
+    for job_id in set(ledger.jobs_of_fences.values()):
+        with suppress(UnknownName):
+            await ledger.heads.change(job_id, decide)
 
 
 async def release(ledger: Ledger, worker_id: str, fence: int) -> None:

@@ -22,11 +22,11 @@ from swath.backends.aws.table.table import Table
 from swath.backends.bulletin import Bulletin
 from swath.backends.host.presence import Presence
 from swath.domain.errors import LeaseLost
-from swath.domain.job import Job
+from swath.domain.job import Job, WaitingFor
 from swath.domain.lease import Directive, Lease
 from swath.ports.clock import Clock
 
-__all__ = ["Granted", "Ledger", "Times", "directive_for", "extend", "lease_under"]
+__all__ = ["Granted", "Ledger", "Times", "directive_for", "lease_under"]
 
 _ACTIVE_BATCH: Final = 500
 
@@ -62,6 +62,7 @@ class Ledger:
         self.ids = IdIndexes(table, self.chunks, folder)
         self.jobs_of_fences: dict[int, str] = {}
         self.doubts: dict[int, dict[int, bool]] = {}  # by fence: what commits without an answer were about
+        self.waits: dict[str, WaitingFor | None] = {}  # by worker of this process: what it waits for
         self.look_seconds = 0.0
         self._time = time
         self._clock = clock
@@ -115,10 +116,24 @@ class Ledger:
     def new_lease(self, head: Head, worker_id: str, right: Right, fence: int) -> HeldLease:
         """Writes a lease into the head."""
         lease = HeldLease(fence, worker_id, self.presence.host, right, head.revision)
-        extend(lease, self.times())
+        self.extend(lease)
         head.leases.append(lease)
         self.jobs_of_fences[fence] = head.job_id
         return lease
+
+    def extend(self, lease: HeldLease) -> None:
+        """Its worker, of this process, has given a sign of life, and says with it what it waits for."""
+        times = self.times()
+        lease.heard_at, lease.expires_at = times.shared, times.shared + times.lease_seconds
+        lease.waiting = self.waits.get(lease.worker)
+
+    def waiting_for(self, head: Head) -> WaitingFor | None:
+        """What a worker waits for: any of this host, or one of another host that has a lease of the job.
+
+        Of this host the leases are not asked: what they say is written in the background, and behind the truth."""
+        now, here = self.times().shared, self.presence.host
+        away = (lease for lease in head.leases if lease.host != here and lease.expires_at > now)
+        return self.presence.waiting_for() or next((lease.waiting for lease in away if lease.waiting), None)
 
     def right_as_lease(self, head: Head, order: Job, lease: HeldLease) -> Lease:
         """A right to end or to delete, as its worker gets it."""
@@ -138,11 +153,6 @@ class Ledger:
             for head in await self.active():
                 found.update({lease.fence: head.job_id for lease in head.leases if lease.fence in fences})
         return found
-
-
-def extend(lease: HeldLease, times: Times) -> None:
-    """Its worker has given a sign of life."""
-    lease.heard_at, lease.expires_at = times.shared, times.shared + times.lease_seconds
 
 
 def lease_under(head: Head, lease: Lease, right: Right) -> HeldLease:

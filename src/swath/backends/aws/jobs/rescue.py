@@ -14,7 +14,7 @@ from swath.backends.aws.jobs import outcomes, shares
 from swath.backends.aws.jobs.back import DEATHS, Back, accused, add_back, carried, size_of
 from swath.backends.aws.jobs.head import Head, HeldLease, Right, Share
 from swath.backends.aws.jobs.heads import Change, unchanged
-from swath.backends.aws.jobs.ledger import Ledger, extend
+from swath.backends.aws.jobs.ledger import Ledger
 from swath.backends.aws.table.layout import held_key
 from swath.domain.attempt import Ended
 from swath.domain.errors import BadInput, StoreDamaged, UnknownName
@@ -79,7 +79,7 @@ async def _rescue_in(
             rescued.append(_told(ledger, head, lease, winners, len(returned), gone))
         for (lease, _, _), told in zip(lost, rescued, strict=True):
             lease.rescued, lease.worker, lease.host = True, worker_id, ledger.presence.host
-            extend(lease, ledger.times())
+            ledger.extend(lease)
             ledger.jobs_of_fences[lease.fence] = head.job_id
             shares.leave(head, told.worker_id, ())
         return Change((rescued, len(lost) < len(overdue)), rows)

@@ -182,7 +182,11 @@ class AwsStore(AwsServing):
         self._presence.finish(lease.worker_id, lease.fence, seq)
 
     def tell_waiting(self, worker_id: str, what: WaitingFor | None) -> None:
+        """Also in the table, where other hosts see it, as soon as that can be written."""
         self._presence.tell_waiting(worker_id, what)
+        if self._ledger.waits.get(worker_id) is not what:
+            self._ledger.waits[worker_id] = what
+            self._bridge.post(lambda: leases.tell_waiting(self._ledger, worker_id))
 
     async def finish(
         self, lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report

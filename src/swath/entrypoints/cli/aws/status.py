@@ -12,7 +12,7 @@ from swath.backends.aws.prices import GB, PRICES
 from swath.backends.aws.results.bucket import try_bucket
 from swath.backends.aws.survey import QueueState, TableState, look_at_queues, look_at_table
 from swath.bootstrap.services import open_services
-from swath.domain.backlog import Backlog
+from swath.domain.backlog import Backlog, workers_at
 from swath.domain.errors import UserError
 from swath.entrypoints.cli.aws.reach import Reach, reach
 from swath.entrypoints.cli.exit_codes import ExitCode
@@ -37,7 +37,7 @@ class _Standing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def per_worker(self) -> float | None:
         """Items that wait, for each worker that is at one of their jobs."""
-        workers = sum(job.workers for job in self.backlog)
+        workers = workers_at(self.backlog)
         return sum(job.pending for job in self.backlog) / workers if workers else None
 
     @property
@@ -125,8 +125,12 @@ def _backlog(standing: _Standing) -> str:
     return f"{counted(items, 'item')}, {each}"
 
 
+def _figures(job: Backlog) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.to_builtins(job).items() if name != "worker_ids"}
+
+
 def _as_json(standing: _Standing) -> dict[str, Any]:
-    waits = [{**msgspec.to_builtins(job), "wanted": job.wanted} for job in standing.backlog]
+    waits = [{**_figures(job), "workers": job.workers, "wanted": job.wanted} for job in standing.backlog]
     return {
         "ok": not standing.trouble,
         "table": msgspec.to_builtins(standing.table),
