@@ -79,9 +79,10 @@ class World:
         (one,) = parse_proxies([Secret(f"http://{login}@127.0.0.1:{self.proxy.port}")])
         return one.route(Place())
 
-    def through_proxy(self, url: str, route: Route | None = None) -> Request:
-        route = route or self.route()
-        return Request(url=url, route=route, connect_timeout_seconds=0.3, request_timeout_seconds=0.6)
+    def through_proxy(self, url: str, route: Route | None = None, *, waits: bool = False) -> Request:
+        """`waits`: nothing will come, so that it is not waited for longer than it takes to get there."""
+        route, seconds = route or self.route(), 0.3 if waits else 10.0
+        return Request(url=url, route=route, connect_timeout_seconds=seconds, request_timeout_seconds=2 * seconds)
 
 
 @pytest.fixture
@@ -303,7 +304,8 @@ async def test_whatever_a_proxy_does_is_its_own_fault_and_opens_no_circuit_of_th
     world: World, scheme: str, fault: Fault, kind: FailureKind
 ) -> None:
     world.proxy.fault = fault
-    failure = await failure_of(world.transport, world.through_proxy(f"{scheme}://{HOST}/"))
+    silent = fault in {Fault.HANGS, Fault.HANGS_IN_TUNNEL}
+    failure = await failure_of(world.transport, world.through_proxy(f"{scheme}://{HOST}/", waits=silent))
     assert failure.kind is kind, failure
     assert RULES[failure.kind].culprit is Culprit.PROXY
     assert not RULES[failure.kind].site_circuit
@@ -328,7 +330,8 @@ NO_ANSWERS = {
 async def test_what_is_no_whole_head_is_never_the_sites(pieces: tuple[bytes, ...], closes: bool) -> None:
     async with Raw(*pieces, closes=closes) as broken, proxied([f"127.0.0.1:{broken.port}"]) as transport:
         (one,) = parse_proxies([Secret(f"http://u:p@127.0.0.1:{broken.port}")])
-        request = Request(url=f"http://{HOST}/", route=one.route(Place()), request_timeout_seconds=0.1)
+        seconds = 10.0 if closes else 0.5
+        request = Request(url=f"http://{HOST}/", route=one.route(Place()), request_timeout_seconds=seconds)
         failure = await failure_of(transport, request)
     assert failure.kind is K.PROXY, failure
 
@@ -339,7 +342,8 @@ async def test_an_answer_in_pieces_is_the_sites_and_so_is_what_happens_after_its
     for proxy, body in ((Raw(*pieces, b"hello"), b"hello"), (Raw(head, b"he", closes=False), None)):
         async with proxy, proxied([f"127.0.0.1:{proxy.port}"]) as transport:
             (one,) = parse_proxies([Secret(f"http://u:p@127.0.0.1:{proxy.port}")])
-            request = Request(url=f"http://{HOST}/", route=one.route(Place()), request_timeout_seconds=0.2)
+            seconds = 0.5 if body is None else 10.0
+            request = Request(url=f"http://{HOST}/", route=one.route(Place()), request_timeout_seconds=seconds)
             if body is None:
                 assert (await failure_of(transport, request)).kind is K.TIMEOUT
             else:
@@ -390,7 +394,8 @@ async def test_a_wrong_login_is_the_proxys_407(world: World) -> None:
 
 async def test_a_site_that_is_slow_behind_an_open_tunnel_is_the_sites_timeout(world: World) -> None:
     world.secure.hangs = True
-    assert (await failure_of(world.transport, world.through_proxy(f"https://{HOST}/"))).kind is K.TIMEOUT
+    request = Request(url=f"https://{HOST}/", route=world.route(), request_timeout_seconds=1)
+    assert (await failure_of(world.transport, request)).kind is K.TIMEOUT
 
 
 @pytest.mark.parametrize("status", [403, 404, 429, 502, 503])

@@ -19,7 +19,7 @@ def _limit() -> TimeLimit:
 
 async def read(chunks: list[tuple[float, bytes]], grace_seconds: float = WINDOW_SECONDS) -> bool:
     """Whether a body that comes in such chunks, each after so many seconds, is given up as too slow."""
-    stalls, timer = Stalls(10_000, WINDOW_SECONDS, grace_seconds), _limit()
+    stalls, timer = Stalls(Deadlines(), 10_000, WINDOW_SECONDS, grace_seconds), _limit()
     pace, body = Pace(timer), Body([], 100_000)
     try:
         async with timer:
@@ -59,7 +59,7 @@ async def test_a_body_that_stops_coming_is_given_up() -> None:
 async def test_a_body_of_which_nothing_is_seen_has_the_time_that_its_bytes_may_take(
     unseen_bytes: int, seconds: float, given_up: bool
 ) -> None:
-    stalls, timer = Stalls(10_000, WINDOW_SECONDS, WINDOW_SECONDS), _limit()
+    stalls, timer = Stalls(Deadlines(), 10_000, WINDOW_SECONDS, WINDOW_SECONDS), _limit()
     pace = Pace(timer)
     with suppress(TimeoutError):
         async with timer:

@@ -381,9 +381,10 @@ async def test_a_body_that_is_slow_but_steady_comes_through(announced: bytes) ->
         for _ in range(20):
             writer.write(b"x" * 1_000)
             await writer.drain()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.04)
 
-    transport = loopback_transport(Limits(min_bytes_per_second=5_000, window_seconds=0.1, grace_seconds=0.1))
+    # It takes longer than both together, and a busy machine may halt it for as long as one of them.
+    transport = loopback_transport(Limits(min_bytes_per_second=2_000, window_seconds=0.3, grace_seconds=0.3))
     async with raw_site(handler) as url:
         response = await transport.send(Request(url=url + "/"))
     assert len(response.body) == 20_000
@@ -403,18 +404,20 @@ async def test_an_answer_to_head_has_no_body_whatever_it_announces(transport: Wr
 
 @pytest.mark.parametrize("size", [64 * 1024, 64 * 1024 + 1], ids=["at once", "in pieces"])
 async def test_a_connection_is_let_go_when_its_body_is_no_longer_wanted(size: int) -> None:
-    gone = asyncio.Event()
+    begun, gone = asyncio.Event(), asyncio.Event()
 
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nx" % size)
         await writer.drain()
+        begun.set()
         await reader.read()
         gone.set()
 
     transport = loopback_transport()
     async with raw_site(handler) as url:
         sending = asyncio.create_task(transport.send(Request(url=url + "/")))
-        await asyncio.sleep(0.2)
+        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.sleep(0.1)  # its head and first byte are there
         assert not sending.done()
         sending.cancel()
         await asyncio.wait_for(gone.wait(), 10)

@@ -11,9 +11,10 @@ __all__ = ["Waiters"]
 class Waiters:
     """One that is cancelled stays in the count until it has noticed, and says so by `abandon`."""
 
-    __slots__ = ("_count", "_heap")
+    __slots__ = ("_count", "_heap", "_loop")
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()  # asked once: each time costs a call of the system
         self._heap: list[tuple[int, asyncio.Future[float]]] = []
         self._count = 0
 
@@ -22,7 +23,7 @@ class Waiters:
 
     def join(self, order: int) -> asyncio.Future[float]:
         """`order` is unique; a request that waited elsewhere before keeps its place."""
-        waiter: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[float] = self._loop.create_future()
         heapq.heappush(self._heap, (order, waiter))
         self._count += 1
         return waiter

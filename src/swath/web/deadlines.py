@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from functools import cached_property
 from types import TracebackType
 from typing import Final, Protocol
 
@@ -27,13 +28,17 @@ class Timed(Protocol):
 
 
 class Deadlines:
-    """Belongs to one event loop."""
+    """Belongs to one event loop, and knows it: to ask asyncio for it costs a call of the system, each time."""
 
     def __init__(self) -> None:
         self._watched: set[Timed] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = math.inf
+
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The one that runs when it is first asked for."""
+        return asyncio.get_running_loop()
 
     def watch(self, one: Timed) -> None:
         """Tells it when its time is over. To be forgotten, whatever happens."""
@@ -46,15 +51,13 @@ class Deadlines:
         self._watched.discard(one)
 
     def _ring_at(self, when: float) -> None:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()
-        self._rings_at, self._timer = when, self._loop.call_at(when, self._ring, self._loop)
+        self._rings_at, self._timer = when, self.loop.call_at(when, self._ring)
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _ring(self) -> None:
         self._rings_at, self._timer = math.inf, None
-        soon = loop.time() + _EARLY_SECONDS
+        soon = self.loop.time() + _EARLY_SECONDS
         over = [one for one in self._watched if one.ends_at <= soon]
         self._watched.difference_update(over)
         for one in over:
@@ -77,7 +80,7 @@ class TimeLimit:
         self._cancelling = 0
 
     async def __aenter__(self) -> None:
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task(self._deadlines.loop)
         self._cancelling = 0 if self._task is None else self._task.cancelling()
         self._deadlines.watch(self)
 

@@ -21,6 +21,7 @@ from swath.web.reading.links import Link, read_links
 from swath.web.reading.pairs import Pairs, read_pairs
 from swath.web.reading.tables import read_table
 from swath.web.reading.text import lines_in, text_in
+from swath.web.reading.texts import read_texts
 from swath.web.weight import too_heavy
 
 if TYPE_CHECKING:
@@ -131,6 +132,15 @@ class WebPage:
         """The text of the first match, white space collapsed; the default when there is none or it is empty."""
         node = self.tree.css_first(selector)
         return default if node is None else text_in(node) or default
+
+    @overload
+    def texts_of(self, selectors: Mapping[str, str]) -> dict[str, str | None]: ...
+    @overload
+    def texts_of(self, selectors: Mapping[str, str], default: str) -> dict[str, str]: ...
+    def texts_of(self, selectors: Mapping[str, str], default: str | None = None) -> Mapping[str, str | None]:
+        """What `text_of` says of each selector, by the name of its field: a record. Quicker where fields have ids."""
+        texts = read_texts(self.tree, selectors, len(self.page.body))
+        return texts if default is None else {name: text or default for name, text in texts.items()}
 
     def lines_of(self, selector: str) -> list[str]:
         """The text of the first match, line by line as `<br>` and blocks break it; none when nothing matches."""

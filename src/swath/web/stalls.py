@@ -5,10 +5,9 @@ Used by wreq_exchange while it reads. A timer for each would cost more than the 
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
-from swath.web.deadlines import TimeLimit
+from swath.web.deadlines import Deadlines, TimeLimit
 from swath.web.decode import Body
 
 __all__ = ["Pace", "Stalls"]
@@ -32,7 +31,10 @@ class Pace:
 class Stalls:
     """A body must bring so many bytes in each window, the first time within the grace. Belongs to one event loop."""
 
-    def __init__(self, min_bytes_per_second: int, window_seconds: float, grace_seconds: float) -> None:
+    def __init__(
+        self, deadlines: Deadlines, min_bytes_per_second: int, window_seconds: float, grace_seconds: float
+    ) -> None:
+        self._deadlines = deadlines
         self._min_bytes_per_second = min_bytes_per_second
         self._enough_bytes = min_bytes_per_second * window_seconds
         self._window_seconds = window_seconds
@@ -45,22 +47,23 @@ class Stalls:
 
         Of a body that is read at once nothing is seen on its way: it has the time that its `unseen_bytes` may take.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._deadlines.loop
         pace.body = body
         pace.ends_at = loop.time() + self._grace_seconds + unseen_bytes / self._min_bytes_per_second
         self._under_way.add(pace)
         if not self._looking:
             self._looking = True
-            loop.call_later(self._window_seconds / _LOOKS_PER_WINDOW, self._look, loop)
+            loop.call_later(self._window_seconds / _LOOKS_PER_WINDOW, self._look)
 
     def end(self, pace: Pace) -> None:
         """The body has come, or will not."""
         self._under_way.discard(pace)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _look(self) -> None:
+        loop = self._deadlines.loop
         self._looking = bool(self._under_way)
         if self._looking:
-            loop.call_later(self._window_seconds / _LOOKS_PER_WINDOW, self._look, loop)
+            loop.call_later(self._window_seconds / _LOOKS_PER_WINDOW, self._look)
         now = loop.time()
         for pace in self._under_way:
             if now < pace.ends_at or pace.body is None or pace.timer.expired:

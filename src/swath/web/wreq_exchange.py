@@ -5,7 +5,6 @@ Used by the transports, direct and proxied, which decide where a client may conn
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Collection, Mapping
 from datetime import timedelta
@@ -70,8 +69,8 @@ class Exchanges:
         self._methods = {method: getattr(wreq.Method, method) for method in ("GET", "HEAD", "POST", "PUT", "DELETE")}
         self._profiles = {_flat(name): name for name in dir(wreq.Profile) if not name.startswith("_")}
         self._runtime = wreq.Runtime(workers=_THREADS, thread_name="swath-http")
-        self._stalls = Stalls(limits.min_bytes_per_second, limits.window_seconds, limits.grace_seconds)
         self._deadlines = Deadlines()
+        self._stalls = Stalls(self._deadlines, limits.min_bytes_per_second, limits.window_seconds, limits.grace_seconds)
         self._stores: dict[Path, wreq.CertStore] = {}
         self._addresses: dict[str, IPAddress] = {}
 
@@ -135,7 +134,7 @@ class Exchanges:
         under it.
         """
         if until is None:
-            until = asyncio.get_running_loop().time() + request.request_timeout_seconds
+            until = self.ends_at(request)
         timer = TimeLimit(self._deadlines, until)
         pace = Pace(timer)
         try:
@@ -151,6 +150,10 @@ class Exchanges:
         except Exception as error:  # noqa: BLE001 whatever a site makes the client raise fails the item, not the worker
             # Its text holds the address with all that is secret in it, so it does not go on.
             raise Failed(failure_of(error, shown(request.url))) from None
+
+    def ends_at(self, request: Request) -> float:
+        """When the time of a request is over that begins now, in the loop's time."""
+        return self._deadlines.loop.time() + request.request_timeout_seconds
 
     def _address_of(self, answer: wreq.Response) -> IPAddress | None:
         """Who answered. Making an address costs more than all else that is done with it, so those seen are kept."""

@@ -62,7 +62,7 @@ class WreqTransport:
         url = canonical(request.url)
         if url != request.url:
             request = msgspec.structs.replace(request, url=url)
-        until = asyncio.get_running_loop().time() + request.request_timeout_seconds
+        until = self._exchanges.ends_at(request)
         origin = origin_of(url)
         target = self._guard.checked_before(origin) or await self._looked_up(origin, request, until)
         pool = self._pool(origin, target, request)

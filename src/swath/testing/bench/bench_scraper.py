@@ -65,5 +65,4 @@ class Bench(HttpScraper):
         return WebPage(Page(name="html", url="memory:bench", status=200, body=body))
 
     def extract(self, pages: Pages) -> dict[str, str]:
-        page = pages.main
-        return {name: page.text_of(selector, "") for name, selector in _FIELDS.items()}
+        return pages.main.texts_of(_FIELDS, "")

@@ -47,6 +47,13 @@ PARTS: Final = {
     "limits of the site, its circuit, proxies": ("swath.sites", "swath.proxies"),
     "leases, slots, retries, groups of outcomes": ("swath.pipeline.execute", "swath.pipeline.dispatch"),
     "loading": ("swath.pipeline.accept",),
+    "packing pages and records": (
+        "swath.pipeline.finish.artifacts",
+        "swath.pipeline.finish.pack_index",
+        "swath.pipeline.finish.packing",
+        "swath.pipeline.finish.settling",
+        "swath.pipeline.finish.warc",
+    ),
     "manifests": ("swath.pipeline.finish",),
     "store and files, as far as the loop has to do with it": ("swath.backends",),
     "counting and logging": ("swath.observe",),
