@@ -178,7 +178,7 @@ async def test_a_lowered_limit_holds_for_everything_that_starts_after_it(site: S
     store, starts = site.services.store, site.module["starts"]
     for limit in (2, 8, 2):
         before = (await store.status("j")).counts.ended
-        while (await store.status("j")).counts.ended < before + 25:
+        while (await store.status("j")).counts.ended < before + 15:  # far from all of them, also on a busy machine
             await asyncio.sleep(0.005)
         await store.change_policy("j", (await store.status("j")).job.policy.with_concurrency(limit))
         began = len(starts)

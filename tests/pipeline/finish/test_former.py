@@ -53,6 +53,18 @@ async def test_packs_that_no_item_needs_any_more_go_with_their_index() -> None:
     assert await packs_after(storage, records, generation=2) == {2, 5}
 
 
+async def test_an_index_goes_with_its_pages_also_when_records_beside_them_are_still_needed() -> None:
+    storage = MemoryResults()
+    _, record = await packed(storage, 1)
+    newer = await packed(storage, 5)
+    lease = Lease(fence=7, job=JOB, worker_id="w", items=(), slots=0, lease_seconds=15.0)
+    former = FormerFiles(storage, lease, 2)
+    await former.pass_by([ended(1, (record,), 1), ended(2, newer, 2)])
+    await former.end()
+    left = {key async for key in storage.keys("job", PACKS) if key.startswith(f"{PACKS}1.")}
+    assert left == {f"{PACKS}1.{RECORDS}"}
+
+
 async def test_packs_of_a_generation_that_came_while_the_finisher_slept_stay() -> None:
     storage = MemoryResults()
     kept = await packed(storage, 2)

@@ -17,7 +17,7 @@ from swath.domain.policy import ExecutionPolicy, Keep
 from swath.domain.result import Artifact, Download, Result
 from swath.pipeline.finish.artifacts import pages_of
 from swath.pipeline.finish.pack_index import index_document, index_lines
-from swath.pipeline.finish.packing import Packer, artifacts_of, needed_of
+from swath.pipeline.finish.packing import Packer, artifacts_of, needed_of, places_of
 from swath.pipeline.finish.stored import contents
 
 pytestmark = pytest.mark.req("R2", "Z2")
@@ -37,7 +37,7 @@ async def packed(
     packer = Packer(job)
     items = {item_id: packer.add(item_id, result, {"state": "success"}) for item_id, result in results.items()}
     placed = await storage.append(job.job_id, FENCE, packer.additions())
-    return {item_id: artifacts_of(item, placed) for item_id, item in items.items()}
+    return {item_id: artifacts_of(item, places_of(item, placed)) for item_id, item in items.items()}
 
 
 ids = st.text(min_size=1, max_size=20)
@@ -105,7 +105,7 @@ async def test_an_item_that_cannot_be_written_leaves_nothing_in_the_group() -> N
     with pytest.raises(TypeError):
         packer.add("c", Result(pages=(page(),), data=object()), {})
     placed = await storage.append("job", FENCE, packer.additions())
-    artifacts = artifacts_of(one, placed)
+    artifacts = artifacts_of(one, places_of(one, placed))
     needed = needed_of(artifacts)
     assert {key: len(await storage.get("job", key)) for key in needed} == needed
 
@@ -126,13 +126,13 @@ async def test_the_index_says_where_each_page_is_sorted_by_its_address() -> None
     storage, packer = MemoryResults(), Packer(JOB)
     await storage.open_lease("job", FENCE)
     item = packer.add("a", Result(pages=(page("z"), page("b")), downloads=(Download("c.pdf", page("q")),)), {})
-    artifacts = artifacts_of(item, await storage.append("job", FENCE, packer.additions()))
-    lines = index_document(index_lines(artifacts, item.stored)).decode().splitlines()
+    places = places_of(item, await storage.append("job", FENCE, packer.additions()))
+    lines = index_document(index_lines(places, item.stored)).decode().splitlines()
     assert [line.split(" ", 1)[0] for line in lines] == [f"test,a)/{name}?a=1&b=2" for name in "bqz"]
     for line in lines:
         told = json.loads(line.split(" ", 2)[2])
         start, length = int(told["offset"]), int(told["length"])
-        at = next(at for artifact in artifacts if (at := PackedAt.of(artifact.key)) and at.start == start)
+        at = next(at for at in places if at.start == start)
         assert (at.length, at.pack) == (length, f"packs/{told['filename']}")
 
 

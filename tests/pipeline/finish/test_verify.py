@@ -111,6 +111,12 @@ async def test_a_counter_edited_by_hand_is_found(
 
 
 @pytest.mark.req("R4")
+async def test_rows_that_were_never_loaded_have_no_items(store: Store, storage: FolderResults, tmp_path: Path) -> None:
+    sql(tmp_path, "UPDATE jobs SET loaded_rows = loaded_rows - 1")
+    assert found(await verify(store, storage, "job")) == {("counter_wrong", "loaded_rows")}
+
+
+@pytest.mark.req("R4")
 async def test_a_failure_kind_edited_by_hand_is_found(store: Store, storage: FolderResults, tmp_path: Path) -> None:
     sql(tmp_path, "UPDATE failures SET items = items + 1 WHERE kind = 'timeout'")
     assert found(await verify(store, storage, "job")) == {("counter_wrong", "timeout")}

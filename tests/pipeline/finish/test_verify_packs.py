@@ -158,6 +158,23 @@ async def test_damage_between_the_files_of_items_is_found(
     assert found(await verify(store, storage, "job")) == {("artifact_changed", first.pack)}
 
 
+@pytest.mark.req("R4")
+async def test_every_byte_of_a_gzip_head_is_looked_at_also_where_no_checksum_covers_it(
+    store: Store, storage: FolderResults, clock: FakeClock, packs: Path
+) -> None:
+    await make_job(store, storage, clock, FETCHED, layout=Layout.WARC)
+    first = (await places(store, "warc.gz"))[0]
+    pack = packs.parent / first.pack
+    body = pack.read_bytes()
+    for start in (0, len(first_member(body)), first.end):  # who made it, the first request, a later one
+        for at in range(start, start + 10):
+            for bit in (1, 4):
+                pack.write_bytes(body[:at] + bytes([body[at] ^ bit]) + body[at + 1 :])
+                assert found(await verify(store, storage, "job")) == {("artifact_changed", first.pack)}, (start, at)
+    pack.write_bytes(body)
+    assert (await verify(store, storage, "job")).ok
+
+
 def first_member(data: bytes) -> bytes:
     """The first gzip member."""
     member = zlib.decompressobj(31)
@@ -259,6 +276,25 @@ async def test_after_a_retry_packs_may_hold_what_was_replaced(
     (packs / "99999.jsonl").write_bytes(b"")
     expected = {("artifact_changed", f"packs/{index.name}"), ("stray_key", "packs/99999.jsonl")}
     assert found(await verify(store, storage, "job")) == expected
+
+
+@pytest.mark.req("J5", "R2")
+async def test_an_index_whose_pages_were_all_replaced_is_gone_and_would_be_a_stray(
+    store: Store, storage: FolderResults, clock: FakeClock, packs: Path
+) -> None:
+    items = {"one": FETCHED["item/1"], "gone": Made(how=MISSING)}
+    await make_job(store, storage, clock, items, layout=Layout.WARC)
+    (former,) = packs.glob("*.cdxj")
+    lines = former.read_bytes()
+    await store.retry("job", Selection(item_ids=frozenset({"one"})))
+    while (lease := await store.claim("worker", "job")) is not None:
+        await end_lease(store, storage, lease, items)
+    assert await Finisher(store, store, storage, clock, "finisher").run_once() is not None
+    assert former.with_suffix(".jsonl").exists()
+    assert not former.exists()
+    assert (await verify(store, storage, "job")).ok
+    former.write_bytes(lines)
+    assert found(await verify(store, storage, "job")) == {("stray_key", f"packs/{former.name}")}
 
 
 @pytest.mark.req("J5")

@@ -12,14 +12,14 @@ import msgspec
 
 from swath.domain.attempt import Ended
 from swath.domain.failure import Failure, FailureKind
-from swath.domain.layout import Layout
+from swath.domain.layout import Layout, PackedAt
 from swath.domain.lease import Lease
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 from swath.observe.crash_points import reach
 from swath.pipeline.execute.outbox import Outcome
 from swath.pipeline.finish.artifacts import Stored, files_of
-from swath.pipeline.finish.packing import PackedItem, Packer, artifacts_of
+from swath.pipeline.finish.packing import PackedItem, Packer, artifacts_of, places_of
 from swath.pipeline.finish.settling import PackLedger
 from swath.ports.result_storage import ResultStorage, StagedItem
 
@@ -114,7 +114,7 @@ class _PackKeeper:
         self.gather_seconds = storage.pack_seconds
         self._lease = lease
         self._storage = storage
-        self._stored: dict[str, tuple[tuple[Artifact, ...], Stored]] = {}  # of the group that is being committed
+        self._stored: dict[str, tuple[list[PackedAt], Stored]] = {}  # of the group that is being committed
         self._ledger = PackLedger()
 
     async def open(self) -> None:
@@ -133,10 +133,12 @@ class _PackKeeper:
         ends = []
         self._stored.clear()
         for outcome, (end, item) in zip(outcomes, made, strict=True):
-            artifacts = () if item is None else artifacts_of(item, placed)
-            if item is not None:
-                self._stored[outcome.item_id] = artifacts, item.stored
-            ends.append(_naming(end, artifacts))
+            if item is None:
+                ends.append(end)
+                continue
+            places = places_of(item, placed)
+            self._stored[outcome.item_id] = places, item.stored
+            ends.append(_naming(end, artifacts_of(item, places)))
         return ends
 
     async def publish(self, item_ids: Collection[str]) -> None:

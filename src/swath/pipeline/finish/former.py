@@ -12,7 +12,7 @@ from typing import Final
 
 from swath.domain.item import ItemRecord
 from swath.domain.keys import encode
-from swath.domain.layout import INDEX, PACKS, Layout, pack_fence
+from swath.domain.layout import INDEX, PACKS, WARC, Layout, pack_fence
 from swath.domain.lease import Lease
 from swath.pipeline.finish.packing import needed_of
 from swath.ports.result_storage import ResultStorage, StagedItem
@@ -44,13 +44,13 @@ class FormerFiles:
             await self._clear(bare[start : start + _LOOKS_AT_ONCE])
 
     async def end(self) -> None:
-        """All items have passed: removes packs of which none needs anything, with their index.
+        """All items have passed: removes packs of which none needs anything, and the index of a WARC with it.
 
         Those of leases later than our own belong to a later generation, which may have come while we slept.
         """
         if self._generation == 1 or self._lease.job.layout is Layout.FILES:
             return
-        fences = {pack_fence(pack) for pack in self._packs}
+        fences = {pack_fence(pack) for pack in self._packs if pack.endswith(WARC)}
         found = [key async for key in self._storage.keys(self._job_id, PACKS)]
         for key in found:
             fence = pack_fence(key)

@@ -15,7 +15,7 @@ import msgspec
 
 from swath.domain.errors import BadInput
 from swath.domain.item import ItemRecord
-from swath.domain.layout import PACKS, PackedAt, pack_fence
+from swath.domain.layout import PACKS, WARC, PackedAt, pack_fence
 from swath.domain.result import Artifact
 from swath.pipeline.finish.artifacts import METADATA_FILE, Stored, stored_in
 from swath.pipeline.finish.index_check import IndexCheck
@@ -66,7 +66,7 @@ class PackCheck:
             for at, artifact in places.items():
                 self._compare(record, artifact, found.get(at[:3]), findings, first=at[:3] not in told)
                 told.add(at[:3])
-            await self._check_index(record, places, found, findings)
+            await self._check_index(places, found, findings)
 
     async def _look(self, places: Iterable[PackedAt]) -> dict[tuple[str, int, int], _Bytes]:
         found: dict[tuple[str, int, int], _Bytes] = {}
@@ -102,11 +102,7 @@ class PackCheck:
                 findings.add(ProblemCode.ARTIFACT_CHANGED, artifact.key, difference(artifact, found.size))
 
     async def _check_index(
-        self,
-        record: ItemRecord,
-        places: dict[PackedAt, Artifact],
-        found: dict[tuple[str, int, int], _Bytes],
-        findings: Findings,
+        self, places: dict[PackedAt, Artifact], found: dict[tuple[str, int, int], _Bytes], findings: Findings
     ) -> None:
         fence = pack_fence(next(iter(places)).pack)
         if fence is None or self._index is None:
@@ -116,12 +112,12 @@ class PackCheck:
         if line is None or line.stored is None:
             self._index.pass_over(fence)
             return
-        await self._index.expect(fence, index_lines(record.artifacts, line.stored), findings)
+        await self._index.expect(fence, index_lines(places, line.stored), findings)
 
     async def end(self, findings: Findings, *, retried: bool) -> None:
         """When all rows were checked. A pack of a job that was retried may hold, and its index list, what was then
         replaced."""
-        fences = {pack_fence(pack) for pack in self._covered}
+        fences = {pack_fence(pack) for pack in self._covered if pack.endswith(WARC)}
         if self._index is not None:
             self._index.end(findings, exact=not retried)
             fences = fences if retried else {*self._index.fences}

@@ -14,13 +14,16 @@ from typing import Final, Protocol
 import msgspec
 
 from swath.domain.layout import WARC, PackedAt
+from swath.pipeline.finish.warc import member_head
 
 __all__ = ["Covered", "GapReader", "covered_of", "reader_of"]
 
 _WBITS: Final = 31
 _SLICE_BYTES: Final = 64 * 1024  # what is behind a record is copied with each, so not much of it is given at once
 _PIECE_BYTES: Final = 1024 * 1024
-_RECORD_START: Final = b"WARC/1.1"
+_HEAD_BYTES: Final = 10  # of a gzip member; no checksum covers them
+_RECORD_START: Final = b"WARC/1.1\r\nWARC-Type: "
+_KIND_BYTES: Final = len(b"request\r\n")
 _RECORD_END: Final = b"\r\n\r\n"
 _LINE_START: Final = b'{"item_id":'  # by which a gigabyte of something else is known at once
 
@@ -98,7 +101,8 @@ def _is_whole(pack: str, data: bytes) -> bool:
 
 
 class _Records:
-    """Gzip members, each a record; their own checksums tell whether they are as they were written.
+    """Gzip members, each a record; their own checksums tell whether they are as they were written, but for their heads,
+    which are always the same.
 
     Unpacked by zlib as in ordinary tools: isal takes headers that they refuse.
     """
@@ -109,7 +113,7 @@ class _Records:
     def _begin(self) -> None:
         self._member = zlib.decompressobj(_WBITS)
         self._inside = False
-        self._start = self._last = b""
+        self._head = self._start = self._last = b""
 
     def feed(self, data: bytes) -> None:
         for at in range(0, len(data), _SLICE_BYTES):
@@ -124,16 +128,19 @@ class _Records:
     def _unpack(self, data: bytes) -> bytes:
         """Answers with what remains to be unpacked."""
         member, self._inside = self._member, True
+        self._head += data[: _HEAD_BYTES - len(self._head)]
         try:
             piece = member.decompress(data, _PIECE_BYTES)
         except zlib.error as error:
             raise ValueError("it is no gzip") from error
-        self._start += piece[: len(_RECORD_START) - len(self._start)]
+        self._start += piece[: len(_RECORD_START) + _KIND_BYTES - len(self._start)]
         self._last = (self._last + piece[-len(_RECORD_END) :])[-len(_RECORD_END) :]
         if not member.eof:
             return member.unconsumed_tail
-        if self._start != _RECORD_START or self._last != _RECORD_END:
+        if not self._start.startswith(_RECORD_START) or self._last != _RECORD_END:
             raise ValueError("it is no whole WARC record")
+        if self._head != member_head(self._start.removeprefix(_RECORD_START)):
+            raise ValueError("its gzip head was changed")
         self._begin()
         return member.unused_data
 

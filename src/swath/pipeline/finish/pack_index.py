@@ -6,18 +6,21 @@ where everything lies.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from swath.domain.layout import INDEX, PACKS, WARC, PackedAt
-from swath.domain.result import Artifact
 from swath.pipeline.finish.artifacts import Stored, StoredPage
 
 __all__ = ["index_document", "index_key", "index_lines"]
+
+_PLAIN: Final = re.compile(r"https?://([^/?#@\s]+)(/[^?#\s]*)")
 
 
 def index_key(fence: int) -> str:
@@ -30,10 +33,10 @@ def index_document(lines: Iterable[str]) -> bytes:
     return "".join(sorted(lines)).encode()
 
 
-def index_lines(artifacts: Iterable[Artifact], stored: Stored) -> list[str]:
-    """A line for each page and download of an item that lies in a WARC."""
-    places = {at.name: at for artifact in artifacts if (at := PackedAt.of(artifact.key)) and at.pack.endswith(WARC)}
-    return [_line(page, places[page.file]) for page in (*stored.pages, *stored.downloads) if page.file in places]
+def index_lines(places: Iterable[PackedAt], stored: Stored) -> list[str]:
+    """A line for each page and download of an item that lies in a WARC; `places` are those of its files."""
+    packed = {at.name: at for at in places if at.pack.endswith(WARC)}
+    return [_line(page, packed[page.file]) for page in (*stored.pages, *stored.downloads) if page.file in packed]
 
 
 def _line(page: StoredPage, at: PackedAt) -> str:
@@ -52,8 +55,12 @@ def _line(page: StoredPage, at: PackedAt) -> str:
 
 def _search_key(url: str) -> str:
     """The address with its host reversed (SURT), in lower case and without blanks: `com,example)/path?a=1&b=2`."""
+    url = url.lower()
     try:
-        parts = urlsplit(url.lower())
+        plain = _PLAIN.fullmatch(url)
+        if plain is not None:
+            return f"{_where(plain[1])}){plain[2]}"
+        parts = urlsplit(url)
         where = _where(parts.netloc)
     except ValueError:
         return "urn:none"

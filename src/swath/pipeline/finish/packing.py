@@ -1,8 +1,8 @@
 """Packer: the outcomes of a group as bytes for the packs of their lease (R2): pages as WARC, all else as JSON Lines.
 
 Before: the committer has a group of a job whose layout is `warc`. After: storage appends the bytes and says where they
-begin, and `artifacts_of` makes keys of that. Every page's record ends before that of the next item begins, so whatever
-is needed of a pack lies before the end of the last artifact.
+begin, of which `places_of` and `artifacts_of` make keys. Every page's record ends before that of the next item begins,
+so whatever is needed of a pack lies before the end of the last artifact.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from swath.pipeline.finish.artifacts import (
 from swath.pipeline.finish.warc import RecordIds, info_record, page_records
 from swath.ports.result_storage import Addition
 
-__all__ = ["PackedFile", "PackedItem", "Packer", "artifacts_of", "line_parts", "needed_of"]
+__all__ = ["PackedFile", "PackedItem", "Packer", "artifacts_of", "line_parts", "needed_of", "places_of"]
 
 _NONE: Final = msgspec.Raw(b"null")
 
@@ -116,13 +116,19 @@ def json_text(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def artifacts_of(item: PackedItem, placed: Mapping[str, tuple[str, int]]) -> tuple[Artifact, ...]:
-    """With the places that storage has given to the bytes of the group."""
-    made = []
+def places_of(item: PackedItem, placed: Mapping[str, tuple[str, int]]) -> list[PackedAt]:
+    """Of each of its files, now that storage has `placed` the bytes of the group."""
+    places = []
     for file in item.files:
         pack, start = placed[file.ending]
-        made.append(Artifact(PackedAt(pack, start + file.start, file.length, file.name).key, file.length, file.sha256))
-    return tuple(made)
+        places.append(PackedAt(pack, start + file.start, file.length, file.name))
+    return places
+
+
+def artifacts_of(item: PackedItem, places: Iterable[PackedAt]) -> tuple[Artifact, ...]:
+    """Its files at their places."""
+    found = zip(item.files, places, strict=True)
+    return tuple([Artifact(place.key, file.length, file.sha256) for file, place in found])
 
 
 def needed_of(artifacts: Iterable[Artifact]) -> dict[str, int]:

@@ -10,11 +10,9 @@ from collections.abc import Collection, Sequence
 
 from swath.domain.errors import BadInput, StoreDamaged, UnknownName
 from swath.domain.item import ItemRecord
-from swath.domain.layout import Layout
-from swath.domain.result import Artifact
+from swath.domain.layout import Layout, PackedAt
 from swath.pipeline.finish.artifacts import METADATA_FILE, Stored, stored_in
 from swath.pipeline.finish.pack_index import index_document, index_key, index_lines
-from swath.pipeline.finish.packing import needed_of
 from swath.pipeline.finish.stored import contents
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
@@ -32,11 +30,11 @@ class PackLedger:
         self._lines: list[str] = []
         self._needed: dict[str, int] = {}
 
-    def add(self, artifacts: Sequence[Artifact], stored: Stored) -> None:
-        """An item's end was accepted."""
-        self._lines += index_lines(artifacts, stored)
-        for pack, length in needed_of(artifacts).items():
-            self._needed[pack] = max(length, self._needed.get(pack, 0))
+    def add(self, places: Sequence[PackedAt], stored: Stored) -> None:
+        """The end of an item was accepted whose files lie there."""
+        self._lines += index_lines(places, stored)
+        for place in places:
+            self._needed[place.pack] = max(place.end, self._needed.get(place.pack, 0))
 
     async def settle(self, storage: ResultStorage, job_id: str, fence: int) -> None:
         """Publishes all of it."""
@@ -69,7 +67,8 @@ async def _enter(ledger: PackLedger, store: JobStore, storage: ResultStorage, jo
         record = await store.item(job_id, item_id)
     except UnknownName:  # the job is being deleted
         return
-    ledger.add(record.artifacts, await _stored(storage, job_id, record))
+    places = [place for artifact in record.artifacts if (place := PackedAt.of(artifact.key)) is not None]
+    ledger.add(places, await _stored(storage, job_id, record))
 
 
 async def _stored(storage: ResultStorage, job_id: str, record: ItemRecord) -> Stored:

@@ -87,15 +87,16 @@ def missing(job_id: str, key: str) -> StoreDamaged:
 
 def _without_compression(files: dict[str, bytes]) -> dict[str, bytes]:
     """Pages that lie by themselves are compressed if their metadata says so; in a bucket their names do not."""
-    if not any(data.startswith(_GZIP) for data in files.values()):
+    zipped = {name for name, data in files.items() if data.startswith(_GZIP)}
+    if not zipped:
         return files
     compressed = {name for name in files if name.endswith(".html.gz")}
-    if METADATA_FILE in files:
+    if METADATA_FILE in files and not zipped <= compressed:
         compressed |= {page.file for page in stored_in(files[METADATA_FILE]).pages if page.file is not None}
     plain = {}
     for name, data in files.items():
         page = name.removesuffix(".gz")
-        packed = f"{page}.gz" in compressed and data.startswith(_GZIP)
+        packed = f"{page}.gz" in compressed and name in zipped
         plain[page if packed else name] = isal_zlib.decompress(data, _GZIP_WBITS) if packed else data
     return plain
 

@@ -63,6 +63,7 @@ class _Verification:
         self._entries = FileCheck(self._job_id, storage)
         self._packs = PackCheck(self._job_id, storage, ended=status.state.terminal)
         self._unpublished = 0
+        self._last_seq = 0
 
     async def finished_job(self) -> VerifyReport:
         """Everything must agree exactly."""
@@ -98,7 +99,7 @@ class _Verification:
             for record in records:
                 self._tally.add(record)
             yield records
-            after = records[-1].seq
+            self._last_seq = after = records[-1].seq
 
     async def _read_metadata(self) -> JobMetadata | None:
         """What the store kept at the end; the document must be the same."""
@@ -170,6 +171,10 @@ class _Verification:
                 counted = str(least) if least == most else f"{least} to {most}"
                 message = f"the counter says {counted}, the items add up to {found}"
                 self._findings.add(ProblemCode.COUNTER_WRONG, name, message)
+
+        if self._last_seq > after.loaded_rows:
+            message = f"the counter says {after.loaded_rows}, and there is an item of row {self._last_seq}"
+            self._findings.add(ProblemCode.COUNTER_WRONG, "loaded_rows", message)
 
     def _check_sums(self, kept: JobMetadata) -> None:
         expected = metadata_of(self._status, self._status.state, self._tally, kept.parts)

@@ -20,7 +20,7 @@ from isal import isal_zlib
 
 from swath.domain.page import Exchange, Page
 
-__all__ = ["GzipError", "PagePlace", "RecordIds", "body_of", "info_record", "page_records", "place_of"]
+__all__ = ["GzipError", "PagePlace", "RecordIds", "body_of", "info_record", "member_head", "page_records", "place_of"]
 
 GzipError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 
@@ -28,6 +28,7 @@ _WEB: Final = ("http://", "https://")
 _LEVEL: Final = 1  # of isal; five times as fast as zlib's 6 at nearly the same size
 _REQUEST_LEVEL: Final = 0  # with ready-made tables: to make some for so few bytes takes longer than all else
 _WBITS: Final = 31
+_HEADS: Final = {_LEVEL: bytes.fromhex("1f8b08000000000000ff"), _REQUEST_LEVEL: bytes.fromhex("1f8b08000000000004ff")}
 _END: Final = b"\r\n\r\n"
 # Of requests only what everybody sends is told: any other header may be a key. Sites have fewer secrets of ours.
 _TOLD_OF_REQUESTS: Final = frozenset(
@@ -133,6 +134,11 @@ def body_of(member: bytes) -> bytes:
     if place is None or record[end:] != _END:
         raise ValueError("it is no whole WARC record")
     return record[place.start : end]
+
+
+def member_head(told: bytes) -> bytes:
+    """What the gzip member of a record begins with: neither time nor name. `told` is its WARC-Type and what follows."""
+    return _HEADS[_REQUEST_LEVEL if told.startswith(b"request\r\n") else _LEVEL]
 
 
 def _member(head: str, *block: bytes, level: int = _LEVEL) -> bytes:
