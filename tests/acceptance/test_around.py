@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
 
 
+@pytest.mark.req("C1", "T1")
+def test_the_demo_tells_programs_how_it_went(shell: Shell) -> None:
+    done = shell.swath("demo", "--parcels", "5", "--concurrency", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    status = json.loads(done.stdout)
+    assert (status["status"], status["counts"]["success"], status["counts"]["total"]) == ("completed", 5, 5)
+    assert shell.swath("jobs", "verify", status["job_id"]).returncode == 0
+
+
 @pytest.mark.req("T3", "Z7")
 def test_settings_are_shown_with_where_they_came_from_and_without_secrets(shell: Shell) -> None:
     shell.write("swath.toml", "max_items = 12\nlease_seconds = 40\n")

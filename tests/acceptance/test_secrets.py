@@ -64,6 +64,7 @@ async def test_planted_secrets_turn_up_nowhere(shell: Shell, county: DemoCounty)
             "SWATH_PROXY_RESIDENTIAL_ZONE": "residential",
             "SWATH_PROXY_RESIDENTIAL_PASSWORD": WRONG,
             "SWATH_PROXY_CUSTOM_URLS": f"http://someone:{LISTED}@{proxy}",
+            "SWATH_PROXY_COOLDOWN_SECONDS": "2",
             "SWATH_ALLOW_PRIVATE": proxy,
             "SWATH_LOG_LEVEL": "debug",
         }

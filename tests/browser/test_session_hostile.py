@@ -63,6 +63,7 @@ PAGES: dict[str, Answer] = {
     "/loops-later": html("<h1>x</h1><script>setTimeout(() => { while (true); }, 100)</script>"),
     "/grows": html("<h1>x</h1><script>document.body.append('x'.repeat(500000))</script>"),
     "/throws-files": html("<h1>x</h1><iframe src='/file'></iframe><script>onload = () => location = '/file'</script>"),
+    "/becomes-a-file": moved("/file"),
     "/file": html("MZ", "Content-Disposition: attachment; filename=x.exe", kind="application/octet-stream"),
     "/endless": endless,
     "/silent": silent,
@@ -181,6 +182,31 @@ async def test_files_that_nobody_asked_for_are_not_saved(launched: Launched, sit
         assert (await browser.page()).text_of("h1") == "x"
         assert browser.downloads == []
     assert list(launched.downloads.iterdir()) == []
+
+
+@pytest.mark.parametrize(("when", "wait"), [("DOMContentLoaded", "domcontentloaded"), ("load", "load"), ("load", "h1")])
+async def test_a_page_that_throws_a_file_as_it_comes_is_a_page(
+    launched: Launched, site: VisitedSite, when: str, wait: str
+) -> None:
+    site.answers["/throws-one"] = html(
+        f"<h1>x</h1><script>addEventListener('{when}', () => location = '/file')</script>"
+    )
+    async with visiting(launched, site.port, base_url=HOST) as browser:
+        await browser.goto("/throws-one", wait=wait)
+        assert (await browser.page()).text_of("h1") == "x"
+        assert browser.downloads == []
+
+
+async def test_an_address_that_is_a_file_is_told_of_whatever_the_page_before_throws(
+    launched: Launched, site: VisitedSite
+) -> None:
+    async with visiting(launched, site.port, base_url=HOST) as browser:
+        for address in ("/file", "/becomes-a-file"):
+            await browser.goto("/throws-files", wait="domcontentloaded")
+            with pytest.raises(Failed, match=rf"{address} is a file \(application/octet-stream\), not a page"):
+                await browser.goto(address)
+        await browser.goto("/")
+        assert (await browser.page()).text_of("h1") == "Home"
 
 
 async def test_an_endless_file_is_read_up_to_its_cap(launched: Launched, site: VisitedSite) -> None:

@@ -98,3 +98,11 @@ def test_a_store_and_results_in_other_folders_are_found_there_by_every_command(t
     assert "elsewhere" in _swath(tmp_path, **urls, **asked).stdout
     on_aws = {"SWATH_STORE": "dynamodb://jobs", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     assert _swath(tmp_path, **on_aws, **asked).stdout.strip() == ""  # and at once: a shell does not wait for a network
+
+
+@pytest.mark.req("O4", "Q4")
+def test_the_doctor_says_what_to_install_and_never_that_it_is_a_bug(tmp_path: Path) -> None:
+    looked = _swath(tmp_path, "doctor", before=HIDE, SWATH_STORE="dynamodb://table")
+    assert looked.returncode == 1
+    assert "swath[aws]" in looked.stdout
+    assert "bug of ours" not in looked.stdout

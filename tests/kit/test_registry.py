@@ -109,6 +109,22 @@ def test_a_scraper_in_a_folder_is_found_by_id(tmp_path: Path) -> None:
     assert made.parse_input({"parcel_id": "1"}).model_dump() == {"parcel_id": "1"}
 
 
+def test_two_files_of_a_folder_with_one_id_are_told_of_and_two_folders_are_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder, "twice", "a")
+    registry = Registry([tmp_path / "first", tmp_path / "second"])
+    registry.infos()
+    registry.get("twice")
+    assert caplog.messages == []
+    write(tmp_path / "first", "twice", "b")
+    registry.infos()
+    Registry([tmp_path / "first"]).get("twice")
+    assert caplog.messages == ["scraper 'twice' is declared by b.py too; a.py counts"] * 2
+
+
 def test_listing_tells_what_files_declare_without_running_them(tmp_path: Path) -> None:
     file = write(tmp_path, "some-county", marker='raise RuntimeError("was run")')
     (info,) = [info for info in Registry([tmp_path]).infos() if info.origin != "shipped"]
@@ -262,6 +278,12 @@ def test_a_file_may_import_a_scraper_to_extend_it(tmp_path: Path) -> None:
 def test_a_missing_file_is_one_line(reference: str) -> None:
     with pytest.raises(BadInput, match="there is no scraper file"):
         Registry().resolve(reference)
+
+
+def test_a_file_of_another_kind_is_no_scraper(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("parcel_id")
+    with pytest.raises(BadInput, match=r"list.csv' is no scraper: that is a file ending in .py, "):
+        Registry().resolve(str(tmp_path / "list.csv"))
 
 
 @pytest.mark.req("K3")

@@ -6,6 +6,7 @@ Asked by the commands (what to run, what there is) and by the worker (what a job
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -21,6 +22,8 @@ from swath.kit.shipped import SHIPPED, Shipped
 from swath.kit.vet import check_class, make
 
 __all__ = ["ENTRY_POINT_GROUP", "Registry", "ScraperInfo"]
+
+_log = logging.getLogger("swath.registry")
 
 ENTRY_POINT_GROUP: Final = "swath.scrapers"
 _FILES: Final = (".py", *RECORDING_SUFFIXES)
@@ -64,8 +67,10 @@ class Registry:
         if not (reference.endswith(_FILES) or "/" in reference or "\\" in reference):
             return self.get(reference), None
         file = Path(reference).expanduser().absolute()
-        if file.suffix not in _FILES or not file.is_file():
+        if not file.is_file():
             raise BadInput(f"there is no scraper file {reference!r}")
+        if file.suffix not in _FILES:
+            raise BadInput(f"{reference!r} is no scraper: that is a file ending in {', '.join(_FILES)}")
         found = self._in(file)
         if len(found) > 1:
             raise BadInput(f"{file.name} declares several scrapers ({', '.join(sorted(found))}); a file may hold one")
@@ -76,9 +81,13 @@ class Registry:
         """All that can be found, by id. Nothing is imported, so of packages only what their metadata says."""
         found = {row.info.id: row.info for row in self._shipped.values()}
         for folder in self._folders:
+            here: dict[str, list[Path]] = {}
             for file in files_in(folder.absolute()):
                 for info in declarations(file):
+                    here.setdefault(info.id, []).append(file)
                     found.setdefault(info.id, info)
+            for scraper_id, files in here.items():
+                _warn_of_twins(scraper_id, files)
         for point in entry_points(group=ENTRY_POINT_GROUP):
             found.setdefault(point.name, _package_info(point))
         return sorted(found.values(), key=lambda info: info.id)
@@ -88,9 +97,10 @@ class Registry:
         if row is not None:
             return _imported(row.target, scraper_id)
         for folder in self._folders:
-            for file in files_in(folder.absolute()):
-                if declares(file, scraper_id):
-                    return self._in_file(file, scraper_id)
+            files = [file for file in files_in(folder.absolute()) if declares(file, scraper_id)]
+            if files:
+                _warn_of_twins(scraper_id, files)
+                return self._in_file(files[0], scraper_id)
         for point in entry_points(group=ENTRY_POINT_GROUP, name=scraper_id):
             return _imported(point.value, scraper_id)
         raise UnknownName.of("scraper", scraper_id, [info.id for info in self.infos()], _HINT)
@@ -111,6 +121,13 @@ class Registry:
         if cls.kind == "recording":
             check_allowed(cls, javascript=self._javascript)
         return make(cls)
+
+
+def _warn_of_twins(scraper_id: str, files: Sequence[Path]) -> None:
+    """Of several folders the first counts, as people expect; two files of one folder are more likely a mistake."""
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files[1:])
+        _log.warning("scraper %r is declared by %s too; %s counts", scraper_id, names, files[0].name)
 
 
 def _imported(target: str, scraper_id: str) -> type[Scraper]:

@@ -44,7 +44,7 @@ _TYPES: Final = {"image": "Image", "font": "Font", "media": "Media", "stylesheet
 
 
 class Documents:
-    """Those of one attempt. `file` is the last answer that was a file, and that nobody wanted."""
+    """Those of one attempt. `file` is the file that came in the place of the address that was opened last."""
 
     def __init__(
         self,
@@ -68,6 +68,8 @@ class Documents:
         self.on_window: Callable[[], None] = lambda: None  # a page has said that it opens one
         self.blocked: tuple[str, ...] = options.block
         self.file: Response | None = None
+        self._opened: str | None = None  # an address, until it is shown
+        self._opened_loader: str | None = None  # that of its document, and of what it is redirected to
         self.wanted: FileWanted | None = None
         calls.awaits_site = lambda: self._front is not None and self._front.awaits_site
 
@@ -147,6 +149,10 @@ class Documents:
         patterns = [{"resourceType": "Document"}, {"resourceType": "Document", "requestStage": "Response"}]
         patterns += [{"resourceType": _TYPES[kind]} for kind in self.blocked]
         await line.cdp.send("Fetch.enable", {"patterns": patterns, "handleAuthRequests": True})
+
+    def opens(self, url: str) -> None:
+        """Somebody opens this address in the page in front. Files that it throws once it is shown are not what came."""
+        self.file, self._opened, self._opened_loader = None, _anyhow(url), None
 
     @property
     def is_busy(self) -> bool:
@@ -229,6 +235,8 @@ class Documents:
             await self._stop(line, event, "BlockedByClient")
             return
         document = line.coming = self._by_loader[loader_id] = Document(loader_id, entered)
+        if line is self._front and self._opened == _anyhow(entered.url):
+            self._opened_loader = loader_id
         going = self._calls.bounded(line.cdp.send("Fetch.continueRequest", {"requestId": event["requestId"]}))
         if await going is None:
             self._door.leave(document)
@@ -252,7 +260,8 @@ class Documents:
         if self.wanted is not None and not is_redirect(response.status, response.headers):
             await self._take(line, event, document, response, self.wanted)
         elif is_file(response, asked_as_file="networkId" not in event):
-            self.file = response
+            if line is self._front and self._opened is not None:
+                self.file = response
             self._door.leave(document)
             await self._stop(line, event, "Aborted")
         else:
@@ -301,6 +310,8 @@ class Documents:
         if frame["id"] == line.main_frame:
             line.shown = self._by_loader.get(frame["loaderId"])
             line.error_comes, line.error_url = False, frame.get("unreachableUrl")
+            if frame["loaderId"] == self._opened_loader:
+                self.file = self._opened = None
             if line.shown is None and event.get("type") != _FROM_CACHE:
                 self._came_otherwise(line, frame)
             self._news.set()
@@ -359,6 +370,11 @@ class Documents:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _anyhow(url: str) -> str:
+    """An address without its scheme: Chromium may try https first."""
+    return url.partition("://")[2]
 
 
 async def _detached(cdp: CDPSession) -> bool:

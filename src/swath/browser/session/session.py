@@ -142,7 +142,8 @@ class BrowserSession(PageActing, Collected):
         _, mark, fragment = url.partition("#")  # never sent, but what is shown may hang on it
         await self._hands.pause()
         self._calls.forget()
-        self._hands.expected, self._documents.file = expect_status, None
+        self._hands.expected = expect_status
+        self._documents.opens(address)
         until = wait if wait in _UNTIL else "domcontentloaded"
         most_seconds = self._options.timeouts.navigation_seconds if seconds is None else seconds
         await self._calls.run(

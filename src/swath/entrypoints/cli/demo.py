@@ -18,11 +18,11 @@ from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
 from swath.entrypoints.cli.intake import take_in
 from swath.entrypoints.cli.order import Order
-from swath.entrypoints.cli.output import command, describe
+from swath.entrypoints.cli.output import command, describe, print_json, status_json
 from swath.entrypoints.cli.progress import watching
 from swath.entrypoints.cli.run_job import work_until_ended
 from swath.entrypoints.cli.session import begin, run_async, stop_on_signals
-from swath.pipeline.finish.verify import verify
+from swath.pipeline.finish.verify import VerifyReport, verify
 from swath.settings import Settings
 from swath.testing.demo_county import DemoCounty, Switches, serve_forever
 
@@ -32,15 +32,16 @@ __all__ = ["demo", "demo_site"]
 @click.command()
 @click.option("--parcels", type=click.IntRange(1, 1_000_000), default=600, show_default=True, help="How many.")
 @click.option("--concurrency", type=click.IntRange(1, 1_000), default=16, show_default=True, help="Items at once.")
-def demo(parcels: int, concurrency: int) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print the job's status as JSON at the end.")
+def demo(parcels: int, concurrency: int, as_json: bool) -> int:
     """Scrape a county of our own, end to end: serve it, run a job over it, verify the result.
 
     The county answers slowly and fails now and then, as real ones do. Nothing leaves this machine.
     """
-    return run_async(_demo(begin(), parcels, concurrency))
+    return run_async(_demo(begin(), parcels, concurrency, as_json))
 
 
-async def _demo(settings: Settings, parcels: int, concurrency: int) -> ExitCode:
+async def _demo(settings: Settings, parcels: int, concurrency: int, as_json: bool) -> ExitCode:
     stop = asyncio.Event()
     stop_on_signals(stop, "stopping the demo", settings.grace_seconds)
     job_id = f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -53,13 +54,19 @@ async def _demo(settings: Settings, parcels: int, concurrency: int) -> ExitCode:
     ):
         os.environ["SWATH_DEMO_URL"] = county.base_url  # noqa: TID251 tells the scraper, as a person would
         click.echo(f"The demo county is at {county.base_url}; {parcels:,} parcels to look up: {items}", err=True)
-        async with watching(quiet=False) as display:
+        async with watching(quiet=as_json) as display:
             registry = make_registry(settings)
             status = await take_in(services, registry, order, display, stop)
             status = await work_until_ended(services, registry, status, display, stop)
         if not status.state.terminal:
             return ExitCode.INTERRUPTED
-        return await _show(services, status, f"{county.counters.requests:,} requests for {parcels:,} parcels")
+        report = await verify(services.store, services.storage, job_id)
+        if as_json:
+            print_json(status_json(status))
+        else:
+            traffic = f"{county.counters.requests:,} requests for {parcels:,} parcels"
+            await _show(services, status, report, traffic)
+        return exit_code_of(status) if report.ok else ExitCode.VERIFY_FAILED
 
 
 def _write_parcels(path: Path, parcels: int) -> Path:
@@ -74,10 +81,9 @@ def _write_parcels(path: Path, parcels: int) -> Path:
     return path
 
 
-async def _show(services: Services, status: JobStatus, traffic: str) -> ExitCode:
+async def _show(services: Services, status: JobStatus, report: VerifyReport, traffic: str) -> None:
     job_id = status.job.job_id
     location = services.storage.location(job_id)
-    report = await verify(services.store, services.storage, job_id)
     click.echo(f"job {job_id} is {describe(status)} ({traffic})")
     click.echo(f"results:   {location}")
     if (key := await _sample(services, job_id)) is not None:
@@ -91,7 +97,6 @@ async def _show(services: Services, status: JobStatus, traffic: str) -> ExitCode
         f"+ {counts.failed:,} failed + {counts.skipped:,} skipped + {counts.cancelled:,} cancelled: it {balance}"
     )
     click.echo(f"check it:  {command('jobs', 'verify', job_id)}")
-    return exit_code_of(status) if report.ok else ExitCode.VERIFY_FAILED
 
 
 async def _sample(services: Services, job_id: str) -> str | None:

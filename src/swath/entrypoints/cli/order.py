@@ -47,7 +47,7 @@ def job_options(command: Callable[[Order], Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_order(**given: Any) -> Any:
-        mapping, labels = _pairs(given.pop("mapping"), "--map"), _pairs(given.pop("labels"), "--label")
+        mapping, labels = _pairs(given.pop("mapping"), "--map", "FIELD=COLUMN"), _pairs(given.pop("labels"), "--label")
         return command(Order(**given, mapping=mapping, labels=labels))
 
     decorated: Callable[..., Any] = with_order
@@ -111,11 +111,11 @@ _OPTIONS = (
 )
 
 
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+def _pairs(given: tuple[str, ...], option: str, form: str = "KEY=VALUE") -> dict[str, str]:
     pairs = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not (key and equals and value):
-            raise BadInput(f"{option} {text}: write it as KEY=VALUE")
+            raise BadInput(f"{option} {text}: write it as {form}")
         pairs[key] = value
     return pairs

@@ -58,12 +58,12 @@ FULL = Size(
     stall_seconds=180.0,
 )
 SHORT = Size(
-    items=200,
+    items=80,
     workers=2,
     concurrency=4,
     worker_kills=1,
     worker_stops=0,
-    hunted=HuntPlan(browsers=4, renderers=4, drivers=1, frozen=0),
+    hunted=HuntPlan(browsers=4, renderers=2, drivers=1, frozen=0),
     stall_seconds=60.0,
 )
 
