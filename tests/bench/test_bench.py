@@ -12,9 +12,10 @@ from swath.testing.bench import chart, check
 from swath.testing.bench.__main__ import main
 from swath.testing.bench.contestants import Contestant, own_contestants
 from swath.testing.bench.cost import Cost, measured, measured_until
-from swath.testing.bench.figures import Result, Sample, aims_of, sample_of
+from swath.testing.bench.figures import Figures, Result, Sample, aims_of, sample_of
 from swath.testing.bench.order import Order
 from swath.testing.bench.pages import FIELDS, body_of, item_ids, truth_of
+from swath.testing.bench.report import table
 from swath.testing.tables import marks
 
 BEGIN, END = marks()
@@ -133,8 +134,8 @@ def test_an_aim_for_cpu_is_met_just_below_its_limit(ours: str, theirs: str, limi
 @pytest.mark.parametrize(
     ("ours", "theirs", "limit"),
     [
-        ("swath warc", "script segment", 0.7),
-        ("swath files", "script files", 0.7),
+        ("swath warc", "script usual segment", 0.7),
+        ("swath files", "script usual files", 0.7),
         ("swath load", "scrapy load", 20.0),
     ],
 )
@@ -153,8 +154,14 @@ def test_two_processes_are_judged_by_cpu_and_by_speed() -> None:
 
 
 def test_nothing_to_compare_with_meets_no_aim() -> None:
-    (aim,) = aims_of([result("swath warc"), result("script segment", items_per_second=0)])
+    (aim,) = aims_of([result("swath warc"), result("script usual segment", items_per_second=0)])
     assert not aim.met
+
+
+def test_the_page_tells_how_far_the_tuned_script_is_ahead() -> None:
+    ours, tuned = result("swath warc", items_per_second=500), result("script tuned segment")
+    assert "0.50 (swath warc)" in table(Figures(command="", rounds=1, results=[ours, tuned], site_cpu_ms=0.1))
+    assert "tuned script" not in table(Figures(command="", rounds=1, results=[ours], site_cpu_ms=0.1))
 
 
 def test_the_picture_has_a_bar_for_each_panel_and_contestant() -> None:

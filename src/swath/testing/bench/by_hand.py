@@ -1,20 +1,25 @@
-"""The ceiling: what somebody would write for this one job. `python -m swath.testing.bench.by_hand KEEP ORDER`.
+"""What somebody would write for this one job. `python -m swath.testing.bench.by_hand TOOLS KEEP ORDER`.
 
 It goes on where it was after a kill, and that is all: no retries, no sessions, no classification, no limits, no proof.
-KEEP is `data` (records only), `segment` (pages packed into one file) or `files` (four files an item).
+TOOLS are the `usual` ones (aiohttp, gzip, json), or `tuned`: the quickest known, those of Swath. KEEP is `segment`
+(pages packed into one file) or `files` (four files an item).
 """
 
 from __future__ import annotations
 
 import asyncio
 import csv
+import gzip
 import hashlib
+import json
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import aiohttp
 import msgspec
 import uvloop
 import wreq
@@ -25,8 +30,57 @@ __all__ = ["main"]
 
 GROUP_ITEMS: Final = 100
 GZIP_LEVEL, GZIP_WBITS = 1, 31
+USUAL_GZIP_LEVEL: Final = 6
 
+Get = Callable[[str], Awaitable[tuple[int, bytes]]]
 Keep = Callable[[str, bytes, dict[str, str]], None]
+
+
+class _Tools(NamedTuple):
+    """What the script is made of beside selectolax and SQLite: event loop, HTTP client, gzip, JSON."""
+
+    run: Callable[[Coroutine[Any, Any, None]], None]
+    client: Callable[[], AbstractAsyncContextManager[Get]]
+    pack: Callable[[bytes], bytes]
+    encode: Callable[[dict[str, Any]], bytes]
+
+
+@asynccontextmanager
+async def _aiohttp() -> AsyncIterator[Get]:
+    async with aiohttp.ClientSession() as session:
+
+        async def get(url: str) -> tuple[int, bytes]:
+            async with session.get(url) as answer:
+                return answer.status, await answer.read()
+
+        yield get
+
+
+@asynccontextmanager
+async def _wreq() -> AsyncIterator[Get]:
+    client = wreq.Client(no_proxy=True, runtime=wreq.Runtime(workers=1))
+
+    async def get(url: str) -> tuple[int, bytes]:
+        answer = await client.get(url)
+        return answer.status.as_int(), bytes(await answer.bytes())
+
+    yield get
+
+
+TOOLS: Final = {
+    "usual": _Tools(
+        run=asyncio.run,
+        client=_aiohttp,
+        pack=lambda body: gzip.compress(body, USUAL_GZIP_LEVEL),
+        encode=lambda value: json.dumps(value).encode(),
+    ),
+    "tuned": _Tools(
+        run=uvloop.run,
+        client=_wreq,
+        pack=lambda body: isal_zlib.compress(body, GZIP_LEVEL, GZIP_WBITS),
+        encode=msgspec.json.encode,
+    ),
+}
 
 
 class _Status:
@@ -60,49 +114,43 @@ class _Status:
         self._db.execute("COMMIT")
 
 
-def main(keep: str, order_file: Path) -> None:
+def main(tools_name: str, keep: str, order_file: Path) -> None:
     """Runs the order in its folder."""
-    order = msgspec.json.decode(order_file.read_bytes())
-    folder = order_file.parent
+    order, folder, tools = json.loads(order_file.read_bytes()), order_file.parent, TOOLS[tools_name]
     with (folder / "items.csv").open(encoding="utf-8", newline="") as file:
         ids = [row["parcel_id"] for row in csv.DictReader(file)]
     with (folder / "records.jsonl").open("ab") as records, (folder / "pages.gz").open("ab") as segment:
 
-        def put_record(_: str, __: bytes, record: dict[str, str]) -> None:
-            records.write(msgspec.json.encode(record) + b"\n")
-
-        def put_segment(item_id: str, body: bytes, record: dict[str, str]) -> None:
-            segment.write(_packed(body))
-            put_record(item_id, body, record)
+        def put_segment(_: str, body: bytes, record: dict[str, str]) -> None:
+            segment.write(tools.pack(body))
+            records.write(tools.encode(record) + b"\n")
 
         def put_files(item_id: str, body: bytes, record: dict[str, str]) -> None:
-            _write_files(folder / "items", item_id, body, record)
+            _write_files(tools, folder / "items" / item_id, body, record)
 
         def flush() -> None:
             records.flush()
             segment.flush()
 
-        keepers: dict[str, Keep] = {"data": put_record, "segment": put_segment, "files": put_files}
+        keepers: dict[str, Keep] = {"segment": put_segment, "files": put_files}
         status = _Status(folder / "status.db", ids, flush)
-        uvloop.run(_scrape(order, status, keepers[keep]))
+        tools.run(_scrape(tools, order, status, keepers[keep]))
         status.commit()
 
 
-async def _scrape(order: dict[str, Any], status: _Status, keep: Keep) -> None:
-    client = wreq.Client(no_proxy=True, runtime=wreq.Runtime(workers=1))
+async def _scrape(tools: _Tools, order: dict[str, Any], status: _Status, keep: Keep) -> None:
     left = iter(status.left())
-    async with asyncio.TaskGroup() as tasks:
+    async with tools.client() as get, asyncio.TaskGroup() as tasks:
         for _ in range(order["concurrency"]):
-            tasks.create_task(_work(client, order, left, status, keep))
+            tasks.create_task(_work(get, order, left, status, keep))
 
 
-async def _work(client: wreq.Client, order: dict[str, Any], left: Iterator[str], status: _Status, keep: Keep) -> None:
+async def _work(get: Get, order: dict[str, Any], left: Iterator[str], status: _Status, keep: Keep) -> None:
     url, fields = order["url"], order["fields"]
     for item_id in left:
-        answer = await client.get(url + item_id)
-        body = bytes(await answer.bytes())
-        if answer.status.as_int() != 200:
-            raise SystemExit(f"{item_id}: {answer.status}")
+        code, body = await get(url + item_id)
+        if code != 200:
+            raise SystemExit(f"{item_id}: {code}")
         tree = LexborHTMLParser(body)
         record = {}
         for name, selector in fields.items():
@@ -112,22 +160,17 @@ async def _work(client: wreq.Client, order: dict[str, Any], left: Iterator[str],
         status.done(item_id)
 
 
-def _packed(body: bytes) -> bytes:
-    return isal_zlib.compress(body, GZIP_LEVEL, GZIP_WBITS)
-
-
-def _write_files(folder: Path, item_id: str, body: bytes, record: dict[str, str]) -> None:
-    item = folder / item_id
-    item.mkdir(parents=True)
-    about = {"item_id": item_id, "sha256": hashlib.sha256(body).hexdigest(), "size": len(body)}
+def _write_files(tools: _Tools, folder: Path, body: bytes, record: dict[str, str]) -> None:
+    folder.mkdir(parents=True)
+    about = {"item_id": folder.name, "sha256": hashlib.sha256(body).hexdigest(), "size": len(body)}
     for name, data in (
-        ("html.html.gz", _packed(body)),
-        ("data.json", msgspec.json.encode(record)),
-        ("metadata.json", msgspec.json.encode(about)),
-        ("manifest.json", msgspec.json.encode({"item_id": item_id, "state": "success"})),
+        ("html.html.gz", tools.pack(body)),
+        ("data.json", tools.encode(record)),
+        ("metadata.json", tools.encode(about)),
+        ("manifest.json", tools.encode({"item_id": folder.name, "state": "success"})),
     ):
-        (item / name).write_bytes(data)
+        (folder / name).write_bytes(data)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -66,19 +66,17 @@ def _swath() -> list[Contestant]:
 
 
 def _by_hand() -> list[Contestant]:
-    told = {
-        "data": "script, no page kept",
-        "segment": "script, one segment file",
-        "files": "script, four files an item",
-    }
+    tools = {"usual": "script", "tuned": "tuned script"}
+    kept = {"segment": "one segment file", "files": "four files an item"}
     return [
         Contestant(
-            name=f"script {keep}",
-            told=words,
-            run=partial(_python, Path(sys.executable), "-m", "swath.testing.bench.by_hand", keep),
+            name=f"script {which} {keep}",
+            told=f"{words}, {what}",
+            run=partial(_python, Path(sys.executable), "-m", "swath.testing.bench.by_hand", which, keep),
             records=_files if keep == "files" else _lines,
         )
-        for keep, words in told.items()
+        for which, words in tools.items()
+        for keep, what in kept.items()
     ]
 
 

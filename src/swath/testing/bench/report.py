@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 from typing import Final
 
-from swath.testing.bench.figures import Figures, Result
+from swath.testing.bench.figures import Figures, Result, ceiling_of
 from swath.testing.soak.aims import Aim
 from swath.testing.tables import NO_HEAD, Section, put_into
 
@@ -58,7 +58,9 @@ def reached(aim: Aim) -> str:
 
 def _facts(figures: Figures) -> list[tuple[str, str]]:
     items = " and ".join(sorted({f"{result.items:,}" for result in figures.results}, key=len))
+    ceiling = ceiling_of(figures.results)
     return [
+        *([("items a second against the tuned script", ceiling)] if ceiling else []),
         ("rounds, and items of the large runs", f"{figures.rounds}; {items}"),
         ("records", "; ".join(figures.problems) or "all there, and what the pages say"),
         ("the site", f"{figures.site_cpu_ms:.2f} ms CPU a page, in a process of its own and in nobody's figures"),
