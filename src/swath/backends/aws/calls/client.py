@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
-from botocore.loaders import Loader
 
 from swath.backends.aws.calls.errors import TROUBLE, declined, is_passing, maybe_done, translated
 from swath.backends.aws.calls.meter import Meter
+from swath.backends.aws.calls.models import MODELS
 from swath.backends.aws.calls.setting_errors import check_port
 
 __all__ = ["Answer", "AwsClients", "Intercept", "backoff"]
@@ -32,7 +32,6 @@ _BACKOFF_SECONDS: Final = (0.05, 2.0)
 _CONNECTIONS: Final = 64
 _STREAMED_BYTES: Final = 512 * 1024
 _OPEN_SECONDS: Final = 30.0
-_MODELS: Final = Loader()  # what AWS's services look like: megabytes of JSON, read once
 _METERED: Final = frozenset({
     "batch_get_item",
     "batch_write_item",
@@ -71,7 +70,7 @@ class AwsClients:
         self._patience_seconds = patience_seconds
         self._intercept = intercept
         self._session = AioSession()
-        self._session.register_component("data_loader", _MODELS)
+        self._session.register_component("data_loader", MODELS)
         self._clients: dict[str, _Client] = {}
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()

@@ -19,6 +19,7 @@ from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, NoCredentialsError
 
 from swath.backends.aws.calls.errors import translated
+from swath.backends.aws.calls.models import MODELS
 from swath.backends.aws.calls.setting_errors import check_port
 from swath.ports.clock import Clock
 
@@ -39,6 +40,7 @@ class CredentialChain:
         self._clock = clock
         self._region = region
         self._session = botocore.session.get_session()
+        self._session.register_component("data_loader", MODELS)
         self._asking = threading.Lock()
         self.trouble: BotoCoreError | None = None  # why there are none: obstore would pass it on as text only
 
