@@ -147,7 +147,9 @@ def _dynamodb_local(folder: Path, port: int) -> ServerProcess:
     jar = installed.dynamodb_local()
     library = f"-Djava.library.path={jar.parent / 'DynamoDBLocal_lib'}"
     told = ["-jar", str(jar), "-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
-    return ServerProcess("dynamodb-local", [installed.java(), "-Xmx512m", "-XX:+UseSerialGC", library, *told], folder)
+    # It lives for minutes: to compile what it does most a second time, and better, costs more than it gains.
+    machine = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return ServerProcess("dynamodb-local", [installed.java(), *machine, library, *told], folder)
 
 
 def _ministack(folder: Path, port: int) -> ServerProcess:
