@@ -281,15 +281,24 @@ BROKEN = [
 ]
 
 BEGIN = {
-    AnythingBegins: 2,
+    AnythingBegins: 5,
+    BystandersBlamed: 4,
+    CircuitAlwaysFails: 8,
     CircuitPerCommit: 8,
+    CircuitShown: 2,
     FirstLimit: 1,
+    OnlyTheUrgent: 1,
     PoisonRunsOn: 13,
     PolicyUnheard: 1,
-    ReleaseBlamed: 1,
+    ReleaseBlamed: 2,
+    ReportsBlamed: 9,
+    ResumedAsItWas: 1,
+    ResumedFromNothing: 1,
+    SuspectsInCompany: 6,
     DeletionLeavesItems: 2,
     DeletionLeavesTheJob: 2,
     KeptForEver: 2,
+    LeavingForgotten: 2,
 }
 
 
