@@ -33,12 +33,12 @@ def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
 
 @pytest.mark.long
 @pytest.mark.req("B1", "W3", "Z1", "Z4")
-@pytest.mark.timeout(900)  # 80 items: some 40 s of CPU
+@pytest.mark.timeout(900)  # mostly for a dozen browsers that are started
 def test_browsers_renderers_and_workers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
     code, figures, said = chaos(tmp_path, "--seed", "8")
     assert code == 0, said
     assert figures["problems"] == []
-    assert figures["items"] == 80
+    assert figures["items"] == 50
     assert figures["struck"] == {"browser": 4, "renderer": 2, "driver": 1}
     assert figures["strikes"]["SIGKILL"] == 1
     assert figures["attempts"]["browser_crash"] > 0

@@ -58,7 +58,7 @@ FULL = Size(
     stall_seconds=180.0,
 )
 SHORT = Size(
-    items=80,
+    items=50,
     workers=2,
     concurrency=4,
     worker_kills=1,
