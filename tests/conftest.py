@@ -1,3 +1,4 @@
+import gc
 import os
 import signal
 
@@ -19,6 +20,12 @@ if (
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Long bytes do not name a test: they say nothing, and packed ones differ between two test processes."""
     return argname if isinstance(val, bytes) and len(val) > 40 else None
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay: to look through them for garbage again and again costs more than it finds."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
