@@ -31,6 +31,7 @@ _SERVER.set_forkserver_preload(
         "swath.entrypoints.cli.recording.commands",
         "swath.entrypoints.cli.run_job",
         "tests.warm",
+        "tests.warm_aws",
     ]
 )
 
