@@ -17,7 +17,7 @@ from tests.aws.stores import Line, Stores, killer
 
 PARTS = 3  # which can run beside each other
 EXAMPLES = 17  # in each part
-STEPS = 40  # fewer than elsewhere: a step takes ten times as long
+STEPS = 30  # half as many as elsewhere: a step takes ten times as long
 
 _numbers = itertools.count()
 
