@@ -11,6 +11,7 @@ import asyncio
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ from swath.testing.chaos.check import check
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import JOB_ID, ChaosJob, make_job
 from swath.testing.chaos.processes import dying_with_parent, log_errors
+from swath.testing.chaos.warm import Warm
 from swath.testing.crash import KILLED
 
 __all__ = ["Case", "cases", "run_cases"]
@@ -75,19 +77,20 @@ async def run_cases(folder: Path, chosen: list[Case], findings: Findings) -> Non
     """Runs all of them, some at once; what goes wrong is added to the findings under the name of its case."""
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def run_one(number: int, case: Case) -> None:
+    async def run_one(warm: Warm, number: int, case: Case) -> None:
         async with gate:
-            own = await _CaseRun(folder / f"case-{number}", case).run()
+            own = await _CaseRun(folder / f"case-{number}", case, warm).run()
             findings.take(own, case.name)
 
-    async with asyncio.TaskGroup() as group:
+    async with Warm() as warm, asyncio.TaskGroup() as group:
         for number, case in enumerate(chosen):
-            group.create_task(run_one(number, case))
+            group.create_task(run_one(warm, number, case))
 
 
 class _CaseRun:
-    def __init__(self, folder: Path, case: Case) -> None:
+    def __init__(self, folder: Path, case: Case, warm: Warm) -> None:
         self._case = case
+        self._warm = warm
         slow = case.point == "after_rescue" and case.hit > 1
         self._job: ChaosJob = make_job(
             folder,
@@ -150,7 +153,10 @@ class _CaseRun:
         self._findings.expect(code == 3, Kind.WRONG, "the woken process", f"exit code {code} instead of 3")
 
     async def _expect(self, wanted: int, what: str, arguments: list[str]) -> None:
-        code = await self._end_of(await self._start(arguments))
+        code = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROCESS_SECONDS):
+                code = await self._warm.run(arguments, self._job.environment(), self._log)
         self._findings.expect(code == wanted, Kind.WRONG, what, f"exit code {code} instead of {wanted}")
 
     async def _start(self, arguments: list[str], **armed: str) -> asyncio.subprocess.Process:
