@@ -8,8 +8,8 @@ SERVERS := .venv-servers
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
-# Test processes. Many tests wait more than they work, so two cores bear three; with more, browsers starve.
-WORKERS ?= 3
+# Test processes. Many tests wait more than they work, so two cores bear four; with more, browsers starve.
+WORKERS ?= 4
 
 # A command that may not keep its compiled modules compiles 300 of them at every start, and the tests start thousands.
 unexport PYTHONDONTWRITEBYTECODE
