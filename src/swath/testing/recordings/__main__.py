@@ -46,7 +46,7 @@ class Size:
 
 
 FULL: Final = Size(items=1_000, by_hand=1_000)
-SHORT: Final = Size(items=28, by_hand=10)
+SHORT: Final = Size(items=20, by_hand=10)
 
 
 def main(arguments: list[str] | None = None) -> int:
