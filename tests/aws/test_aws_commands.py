@@ -57,6 +57,7 @@ def _sums(status: dict[str, Any]) -> tuple[int, int]:
     return counts["success"] + counts["failed"] + counts["skipped"] + counts["cancelled"], counts["total"]
 
 
+@pytest.mark.long
 @pytest.mark.req("Q3", "W1", "W4")
 async def test_a_job_is_worked_on_by_two_processes_and_verifies(shell: AwsShell, county: DemoCounty) -> None:
     _parcels(shell)

@@ -36,6 +36,7 @@ async def meeting_with(folder: Path, names: tuple[str, ...]) -> Meeting:
     return meeting
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)  # about 30 s
 async def test_every_item_ends_as_the_table_says_and_the_good_ones_among_them_succeed(tmp_path: Path) -> None:
     meeting = await meeting_with(tmp_path, MET)
