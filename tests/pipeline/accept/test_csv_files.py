@@ -66,6 +66,10 @@ def test_a_delimiter_inside_quotes_is_not_sniffed() -> None:
     assert inputs(given('"a,b,c,d";parcel_id\nx;1\n')) == [{"a,b,c,d": "x", "parcel_id": "1"}]
 
 
+def test_a_column_name_of_two_lines_hides_no_delimiter() -> None:
+    assert inputs(given('\n"a\nb,c";"parcel_id"\n"v";"0"\n')) == [{"a\nb,c": "v", "parcel_id": "0"}]
+
+
 def test_the_delimiter_can_be_said() -> None:
     assert inputs(given("parcel_id;a,b\n1;2,3\n", delimiter=";")) == [{"parcel_id": "1", "a,b": "2,3"}]
 

@@ -7,7 +7,6 @@ thread may await `write` and `read`, which is what lets the heartbeat live outsi
 from __future__ import annotations
 
 import asyncio
-import random
 import sqlite3
 import threading
 import time
@@ -29,9 +28,11 @@ from swath.backends.embedded.opening import (
     open_reader,
     open_resting,
     open_writer,
+    run_in_turn,
     translated,
 )
 from swath.backends.embedded.pulse import Pulse
+from swath.backends.embedded.scrubbing import Scrubber
 from swath.domain.errors import StoreDamaged
 
 __all__ = ["Database"]
@@ -39,7 +40,6 @@ __all__ = ["Database"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_ASK_SECONDS: Final = (0.0005, 0.003)
 _TEND_SECONDS: Final = 1.0
 
 
@@ -55,6 +55,7 @@ class Database:
         self._glancing = threading.Lock()
         self._pulse = Pulse[bool](path.with_name(path.name + "-pulse"))
         self._tended = 0.0
+        self._scrubber = Scrubber()
         try:
             self._write_connection = open_writer(path)
         except sqlite3.Error as error:  # what cannot be written now may still be read; the next change tries again
@@ -108,8 +109,16 @@ class Database:
                 self._write_connection = open_writer(self.path)
         answer = self._transact(self._write_connection, "BEGIN IMMEDIATE", change, *args, **kwargs)
         self._pulse.beat()
-        self._tend_log(self._write_connection)
+        self._tend(self._write_connection)
         return answer
+
+    async def scrub(self) -> None:
+        """Removes what is left of deleted rows, now or, if that was done a short while ago, after a later change."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._scrub)
+
+    def _scrub(self) -> None:
+        if self._write_connection is not None:
+            self._scrubber.scrub(self._write_connection)
 
     async def read(
         self, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -163,7 +172,7 @@ class Database:
         **kwargs: P.kwargs,
     ) -> T:
         with self._translating():
-            _begin(connection, begin)
+            run_in_turn(connection, begin, BUSY_SECONDS)
             try:
                 answer = work(connection, *args, **kwargs)
                 connection.execute("COMMIT")
@@ -182,14 +191,16 @@ class Database:
         except (msgspec.MsgspecError, pydantic.ValidationError) as error:
             raise StoreDamaged(f"the store {self.path} holds a row that cannot be read: {error}") from error
 
-    def _tend_log(self, connection: sqlite3.Connection) -> None:
-        """Empties the log when readers have kept SQLite from doing so by itself for long; they are let finish first."""
+    def _tend(self, connection: sqlite3.Connection) -> None:
+        """Removes what is left of deleted rows, and empties the log when readers have kept SQLite from doing so by
+        itself for long; they are let finish first."""
         if time.monotonic() - self._tended < _TEND_SECONDS:
             return
         self._tended = time.monotonic()
         with suppress(OSError):
             if self.path.with_name(self.path.name + "-wal").stat().st_size > WAL_LIMIT_BYTES:
                 empty_log(connection)
+        self._scrubber.scrub(connection)
 
     def _others_version(self) -> tuple[int, int] | None:
         """Other after every commit of another process, and of no other; None when it cannot be had now."""
@@ -210,6 +221,8 @@ class Database:
         self._lookout.stop()
         self._reader.shutdown(wait=True)
         self._writer.shutdown(wait=True)
+        if self._write_connection is not None:
+            self._scrubber.scrub(self._write_connection, last=True)
         for connection in (self._glance_connection, self._read_connection, self._write_connection):
             if connection is not None:
                 connection.close()
@@ -219,18 +232,3 @@ class Database:
 
 def _of_no_job(_: object) -> Collection[str]:
     return ()
-
-
-def _begin(connection: sqlite3.Connection, begin: str) -> None:
-    """Waits for its turn among the processes that write. SQLite's own wait sleeps longer and longer, and so loses to
-    whoever does not sleep; this one asks at an even pace."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute(begin)
-        except sqlite3.OperationalError as error:
-            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
-                raise
-            time.sleep(random.uniform(*_ASK_SECONDS))  # noqa: S311 jitter needs no crypto
-        else:
-            return

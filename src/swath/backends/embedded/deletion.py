@@ -1,6 +1,7 @@
 """How a job leaves the embedded store: in pieces, under a right that one worker holds. Inside one transaction each.
 
-Before: control.py marks a job, or its retention is over. Its files are gone when its rows begin to go.
+Before: control.py marks a job, or its retention is over. Its files are gone when its rows begin to go. After:
+scrubbing.py.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import sqlite3
 from typing import Final
 
 from swath.backends.embedded.leases import Purpose, Times, grant_right, job_under
+from swath.backends.embedded.scrubbing import note_scraps
 from swath.backends.embedded.specs import readable
 from swath.domain.lease import Lease
 from swath.domain.policy import ExecutionPolicy
@@ -42,7 +44,7 @@ def claim_deletion(db: sqlite3.Connection, times: Times, worker_id: str, job_id:
 
 
 def purge(db: sqlite3.Connection, lease: Lease, limit: int) -> int:
-    """See Endings.purge. Pages of the file that become free are overwritten: nothing of a deleted job is left."""
+    """See Endings.purge. Pages of the file that become free are overwritten; scrubbing.py does what is left to do."""
     db.execute("PRAGMA secure_delete = ON")
     try:
         return _purge(db, lease, limit)
@@ -56,6 +58,7 @@ def _purge(db: sqlite3.Connection, lease: Lease, limit: int) -> int:
     if not rows:
         for table in _TABLES:
             db.execute(f"DELETE FROM {table} WHERE job_no = ?", (job_no,))  # noqa: S608 names are ours
+        note_scraps(db)
         return 0
     (last,) = rows[-1]
     (left,) = db.execute("SELECT total - purged FROM jobs WHERE job_no = ?", (job_no,)).fetchone()

@@ -4,6 +4,7 @@ read-only disk too. Used by database.py, which runs the transactions."""
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import time
 from contextlib import suppress
@@ -22,12 +23,14 @@ __all__ = [
     "open_reader",
     "open_resting",
     "open_writer",
+    "run_in_turn",
     "translated",
 ]
 
 BUSY_SECONDS: Final = 3.0  # a status says within five that somebody waits
 WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 EMPTY_BUSY_SECONDS: Final = 0.1
+_ASK_SECONDS: Final = (0.0005, 0.003)
 CACHE_KIB: Final = 2 * 1024  # of each connection; the system's own cache does the rest, for all processes together
 
 
@@ -41,7 +44,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         _use_wal(connection)
         if not _is_prepared(connection):
             _prepare(connection)
-        connection.execute("PRAGMA busy_timeout = 0")  # database.py waits by itself, in a fairer way
+        connection.execute("PRAGMA busy_timeout = 0")  # run_in_turn waits by itself, in a fairer way
     except BaseException:
         connection.close()
         raise
@@ -75,12 +78,29 @@ def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
     return connection
 
 
-def empty_log(connection: sqlite3.Connection) -> None:
-    """Writes the whole log into the file and cuts it off, if those who read let go in a moment."""
+def empty_log(connection: sqlite3.Connection, busy_seconds: float = EMPTY_BUSY_SECONDS) -> bool:
+    """Writes the whole log into the file and cuts it off, if those who read let go in that time; whether they did."""
+    busy = 1
     with suppress(sqlite3.Error):
-        connection.execute(f"PRAGMA busy_timeout = {EMPTY_BUSY_SECONDS * 1000:.0f}")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        connection.execute(f"PRAGMA busy_timeout = {busy_seconds * 1000:.0f}")
+        busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     connection.execute("PRAGMA busy_timeout = 0")
+    return not busy
+
+
+def run_in_turn(connection: sqlite3.Connection, statement: str, busy_seconds: float) -> None:
+    """Waits for its turn among the processes that write. SQLite's own wait sleeps longer and longer, and so loses to
+    whoever does not sleep; this one asks at an even pace."""
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(*_ASK_SECONDS))  # noqa: S311 jitter needs no crypto
+        else:
+            return
 
 
 def _connect(path: Path, *, mode: str = "rwc", busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:

@@ -233,7 +233,10 @@ class EmbeddedStore(EmbeddedService):
         return await self._db.write_news(_job_of, deletion.claim_deletion, self._times(), worker_id, job_id)
 
     async def purge(self, lease: Lease, limit: int) -> int:
-        return await self._change(lease.job.job_id, deletion.purge, lease, limit)
+        left = await self._change(lease.job.job_id, deletion.purge, lease, limit)
+        if not left:
+            await self._db.scrub()
+        return left
 
     async def close(self) -> None:
         """Also lets go of this process's presence, so that what it still holds is rescued at once."""

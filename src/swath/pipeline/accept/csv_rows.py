@@ -121,6 +121,11 @@ def _cells(count: int) -> str:
 
 def _sniff(head: list[str]) -> str:
     """The delimiter that the header uses most; a file of one column has none, and any will do."""
-    header = next((line for line in head if line.strip()), "")
-    bare = _QUOTED.sub("", header)
+    header, quotes = list[str](), 0
+    for line in head:
+        header.append(line)
+        quotes += line.count('"')
+        if line.strip() and not quotes % 2:  # else a name of a column goes on in the next line
+            break
+    bare = _QUOTED.sub("", "".join(header))
     return max(DELIMITERS, key=bare.count)

@@ -1,0 +1,72 @@
+"""Scrubbing: what SQLite leaves behind of deleted rows goes too: copies in pages that other rows still use, which no
+`secure_delete` reaches, and pages in the log.
+
+Before: deletion.py has removed the last row of a job, and says so in the same commit. After: nothing of it is in the
+files. The whole file is written anew for that, so it is done seldom: a store that often loses jobs does it for many.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import suppress
+from typing import Final
+
+from swath.backends.embedded.opening import empty_log, run_in_turn
+
+__all__ = ["Scrubber", "note_scraps"]
+
+_SECONDS: Final = 3.0  # in which those who read or write are to let go for a moment
+_REST_TIMES: Final = 200.0  # as long as it took, until the next time
+_LARGE_BYTES: Final = 1 << 30  # takes so long that leases could run out meanwhile
+
+
+def note_scraps(db: sqlite3.Connection) -> None:
+    """The rows of a job are gone, and what is left of them is to go as well."""
+    db.execute("INSERT INTO meta VALUES ('scraps', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1")
+
+
+class Scrubber:
+    """One per process and file, on the thread that writes. Several processes may do it one after the other."""
+
+    def __init__(self) -> None:
+        self._rests_until = 0.0
+        self._written_for = 0  # so many deletions the file was written anew; what is missing is the log
+
+    def scrub(self, db: sqlite3.Connection, *, last: bool = False) -> None:
+        """Does it if there is something to do, unless it was done a short while ago or somebody is in the way: then a
+        later call will. The `last` one, before the file is closed, does not rest."""
+        if last:
+            self._rests_until = 0.0
+        with suppress(sqlite3.Error):  # a full disk, or a store that is never at rest
+            scraps = _scraps(db)
+            if not scraps or _is_in_use(db) or not self._is_written_anew(db, scraps):
+                return
+            if empty_log(db, _SECONDS):
+                db.execute("DELETE FROM meta WHERE key = 'scraps' AND value = ?", (scraps,))
+                self._written_for = 0
+
+    def _is_written_anew(self, db: sqlite3.Connection, scraps: int) -> bool:
+        begun = time.monotonic()
+        if scraps != self._written_for and begun >= self._rests_until:
+            self._rests_until = begun + _SECONDS  # also if it fails
+            db.execute("PRAGMA temp_store = FILE")  # all rows stand there for a while
+            try:
+                run_in_turn(db, "VACUUM", _SECONDS)
+            finally:
+                db.execute("PRAGMA temp_store = MEMORY")
+            self._written_for, now = scraps, time.monotonic()
+            self._rests_until = now + _REST_TIMES * (now - begun)
+        return scraps == self._written_for
+
+
+def _scraps(db: sqlite3.Connection) -> int:
+    found = db.execute("SELECT value FROM meta WHERE key = 'scraps'").fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def _is_in_use(db: sqlite3.Connection) -> bool:
+    """Whether the store is large and leases are out."""
+    (pages,), (page_bytes,) = db.execute("PRAGMA page_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
+    leased = db.execute("SELECT 1 FROM leases WHERE purpose = 'items' LIMIT 1").fetchone()
+    return pages * page_bytes > _LARGE_BYTES and leased is not None

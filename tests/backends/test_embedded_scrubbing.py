@@ -1,0 +1,146 @@
+"""What SQLite leaves behind of deleted jobs, looked for in every byte of its files."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from swath.backends.embedded import scrubbing
+from swath.backends.embedded.store import EmbeddedStore
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.orders import batch, claim_all, end_job, order, run_all
+
+pytestmark = [pytest.mark.req("J5", "R2")]
+
+PLANTED = "planted-5f0e7a"
+SIZES = {"secret": (120, 250, 90, 300), "other": (40, 80, 20, 10)}  # at which SQLite alone leaves something behind
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
+    opened = EmbeddedStore.open(tmp_path, FakeClock(), lease_seconds=15.0)
+    yield opened
+    await opened.close()
+
+
+def others_connection(folder: Path) -> closing[sqlite3.Connection]:
+    """Another process has the store open, and so keeps SQLite from removing its log."""
+    return closing(sqlite3.connect(folder / "swath.db", isolation_level=None))
+
+
+def left_in(folder: Path) -> dict[str, int]:
+    """How often the planted word stands in which file."""
+    counted = {file.name: file.read_bytes().count(PLANTED.encode()) for file in folder.glob("swath.db*")}
+    return {name: times for name, times in counted.items() if times}
+
+
+async def loaded(store: EmbeddedStore, job_id: str, word: str, items: int) -> None:
+    await store.submit(order(job_id))
+    await store.load(job_id, batch(0, 1, [f"{word}-{n}" for n in range(items)]))
+    await store.seal(job_id, 1)
+
+
+async def jobs_of_all_sizes(store: EmbeddedStore) -> list[str]:
+    """Secret ones between others, so that their rows share pages that are split and moved; all have ended."""
+    secret = [f"secret-{n}" for n in range(4)]
+    for number, job_id in enumerate(secret):
+        await loaded(store, f"other-{number}", "other", SIZES["other"][number])
+        await loaded(store, job_id, PLANTED, SIZES["secret"][number])
+        await run_all(store)
+        for _ in range(2):
+            await end_job(store)
+    return secret
+
+
+async def delete(store: EmbeddedStore, job_id: str) -> None:
+    await store.delete(job_id)
+    lease = await store.claim_deletion("remover", job_id)
+    assert lease is not None
+    while await store.purge(lease, 10):
+        pass
+
+
+async def test_nothing_is_left_of_deleted_jobs_while_another_process_has_the_store_open(
+    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrubbing, "_REST_TIMES", 0.0)
+    with others_connection(tmp_path) as other:
+        other.execute("SELECT * FROM meta").fetchall()
+        secret = await jobs_of_all_sizes(store)
+        assert left_in(tmp_path) != {}
+        for job_id in secret:
+            await delete(store, job_id)
+        assert left_in(tmp_path) == {}
+        assert [status.job.job_id for status in await store.jobs()] == [f"other-{n}" for n in (3, 2, 1, 0)]
+        assert (await store.status("other-3")).counts.success == 10
+
+
+async def test_a_store_that_often_loses_jobs_is_scrubbed_for_many_at_once(
+    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swath.backends.embedded.database._TEND_SECONDS", 0.0)
+    monkeypatch.setattr(scrubbing, "_REST_TIMES", 1e9)
+    first, *others = await jobs_of_all_sizes(store)
+    await delete(store, first)
+    before = scraps(tmp_path)
+    for job_id in others:
+        await delete(store, job_id)
+    assert (before, scraps(tmp_path)) == ([], [len(others)])
+    store._db._scrubber._rests_until = 0.0
+    await loaded(store, "any", "other", 1)
+    assert (scraps(tmp_path), left_in(tmp_path)) == ([], {})
+
+
+async def test_what_was_put_off_is_done_before_the_store_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrubbing, "_REST_TIMES", 1e9)
+    store = EmbeddedStore.open(tmp_path, FakeClock(), lease_seconds=15.0)
+    for job_id in await jobs_of_all_sizes(store):
+        await delete(store, job_id)
+    with others_connection(tmp_path) as other:
+        other.execute("SELECT * FROM meta").fetchall()
+        await store.close()
+        assert left_in(tmp_path) == {}
+
+
+async def test_who_reads_is_waited_for_and_the_file_not_written_anew_again(
+    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swath.backends.embedded.database._TEND_SECONDS", 0.0)
+    monkeypatch.setattr(scrubbing, "_SECONDS", 0.05)
+    monkeypatch.setattr(scrubbing, "_REST_TIMES", 0.0)
+    secret = await jobs_of_all_sizes(store)
+    with others_connection(tmp_path) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM meta").fetchall()
+        for job_id in secret:
+            await delete(store, job_id)
+        assert left_in(tmp_path) != {}
+    monkeypatch.setattr(scrubbing, "run_in_turn", None)
+    await loaded(store, "any", "other", 1)
+    assert (scraps(tmp_path), left_in(tmp_path)) == ([], {})
+
+
+async def test_a_large_store_is_scrubbed_only_while_no_lease_is_out(
+    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrubbing, "_LARGE_BYTES", 0)
+    secret = await jobs_of_all_sizes(store)
+    await loaded(store, "at-work", "other", 5)
+    leases = await claim_all(store)
+    await delete(store, secret[0])
+    assert scraps(tmp_path) == [1]
+    for lease in leases:
+        await store.release("worker", lease.fence)
+    await delete(store, secret[1])
+    assert scraps(tmp_path) == []
+
+
+def scraps(folder: Path) -> list[int]:
+    with others_connection(folder) as db:
+        return [value for (value,) in db.execute("SELECT value FROM meta WHERE key = 'scraps'")]
