@@ -8,6 +8,7 @@ import io
 import json
 import sqlite3
 import stat
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ TYPES = {
     "jsonl": "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
     "sqlite": "application/vnd.sqlite3",
+    "files": "application/x-tar",
 }
 
 
@@ -44,6 +46,10 @@ def names(form: str, content: bytes, folder: Path) -> list[str]:
         return [row["owner.name"] for row in csv.DictReader(io.StringIO(content.decode(), newline=""))]
     if form == "jsonl":
         return [json.loads(line)["owner"]["name"] for line in content.splitlines()]
+    if form == "files":
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            files = {member.name: archive.extractfile(member) for member in archive}
+        return [json.loads(file.read())["owner"]["name"] for key, file in files.items() if file and "/data.json" in key]
     path = folder / f"read.{form}"
     path.write_bytes(content)
     if form == "parquet":
@@ -71,9 +77,9 @@ async def test_every_format_is_answered_to_be_saved(
     assert answer.status_code == 200, answer.text
     assert {header: answer.headers.get(header) for header in INERT} == INERT
     assert answer.headers["content-type"] == TYPES[form]
-    assert answer.headers["content-disposition"] == f'attachment; filename="job.{form}"'
+    assert answer.headers["content-disposition"] == f'attachment; filename="job.{"tar" if form == "files" else form}"'
     assert names(form, answer.content, tmp_path) == ["'=1+1" if form == "csv" else "=1+1"] * 50
-    assert made == ([] if form in ("csv", "jsonl") else [f"{tmp_path} 600"])
+    assert made == ([] if form in ("csv", "jsonl", "files") else [f"{tmp_path} 600"])
     assert list(tmp_path.glob(".swath-export*")) == []
 
 
@@ -90,7 +96,7 @@ async def test_options(api: Api) -> None:
     ("path", "status", "code", "told"),
     [
         ("/jobs/job/export", 422, "validation_error", "format"),
-        ("/jobs/job/export?format=files", 422, "validation_error", "'csv', 'jsonl', 'parquet' or 'sqlite'"),
+        ("/jobs/job/export?format=xml", 422, "validation_error", "'csv', 'jsonl', 'parquet', 'sqlite' or 'files'"),
         ("/jobs/job/export?format=csv&colour=red", 422, "validation_error", "is not known"),
         ("/jobs/jib/export?format=csv", 404, "job_not_found", "did you mean 'job'"),
         ("/jobs/open/export?format=csv", 409, "results_not_ready", "is pending"),

@@ -7,6 +7,7 @@ import io
 import json
 import sqlite3
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from swath.domain.selection import Selection
 from swath.pipeline.finish.stored import contents
 from swath.pipeline.results import columns, tables
 from swath.pipeline.results.export import Export, Exported, Format, Wish
+from swath.pipeline.results.item_files import ARCHIVE_END, archived
 from swath.ports.result_storage import ResultStorage
 from swath.testing.contracts.orders import Store
 from tests.pipeline.results.stored_jobs import (
@@ -253,6 +255,31 @@ async def test_files_are_those_of_the_files_layout(store: Store, storage: Result
     assert found == {}
 
 
+def unpacked(archive: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return {member.name: file.read() for member in tar if (file := tar.extractfile(member)) is not None}
+
+
+@pytest.mark.req("R1", "R2", "R5")
+async def test_the_archive_holds_the_same_files_as_the_folder(
+    store: Store, storage: ResultStorage, layout: Layout, tmp_path: Path
+) -> None:
+    await stored_job(store, storage, DATA, layout, "any")
+    status = await store.status("any")
+    await Export(store, storage, status, Wish(Format.FILES)).to_file(tmp_path / "out")
+    export = Export(store, storage, status, Wish(Format.FILES))
+    files = unpacked(b"".join([piece async for piece in export.pieces()]))
+    written = {path.relative_to(tmp_path / "out").as_posix(): path for path in (tmp_path / "out").rglob("*")}
+    assert files == {key: path.read_bytes() for key, path in written.items() if path.is_file()}
+    assert export.records == len(DATA)
+
+
+@pytest.mark.req("R5")
+def test_an_archive_takes_long_names_and_empty_files() -> None:
+    files = {"items/" + "long~/" * 200 + "x": b"some", "items/empty": b"", "items/block": bytes(512)}
+    assert unpacked(archived(files, 1_700_000_000.5) + ARCHIVE_END) == files
+
+
 @pytest.mark.req("R5")
 async def test_what_is_there_is_replaced_only_if_it_is_meant(
     store: Store, storage: ResultStorage, tmp_path: Path
@@ -319,7 +346,7 @@ async def test_what_ends_between_the_passes_is_left_out_or_has_no_record(
     await end_items(store, storage, [{"n": n} for n in range(1, 251)], "half", leases=1)
     status = await store.status("half")
     export = Export(store, storage, status, Wish(Format.CSV, partial=True, everything=everything))
-    pieces = export.texts()
+    pieces = export.pieces()
     text = await anext(pieces)  # the head: the first pass is over
     await end_items(store, storage, [{"other": n} for n in range(1, 251)], "half")
     text += b"".join([piece async for piece in pieces])

@@ -1,7 +1,7 @@
 """Exports: a job's records as one answer (R5), a few at once. Before: routes/export.py has the job and what is wanted.
 
-Text goes out as it is made. Tables are made whole in a temporary file first, which nobody finds once it was sent.
-Whatever goes wrong before the first byte is told in the envelope; after it, the connection is cut.
+Text and archives go out as they are made. Tables are made whole in a temporary file first, which nobody finds once it
+was sent. Whatever goes wrong before the first byte is told in the envelope; after it, the connection is cut.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Exports:
 
     def answer(self, export: Export, form: Format) -> Response:
         """An answer that waits for its place; where none gets free it is rate_limited."""
-        return _Answer(export.texts() if form.is_text else _from_file(export, form), self._places)
+        return _Answer(export.pieces() if form.streams else _from_file(export, form), self._places)
 
 
 async def _from_file(export: Export, form: Format) -> AsyncGenerator[bytes, None]:

@@ -19,7 +19,7 @@ from swath.domain.errors import BadInput, Conflict
 from swath.domain.job import JobStatus
 from swath.observe.crash_points import reach
 from swath.pipeline.results.columns import Columns, Survey
-from swath.pipeline.results.item_files import write_item_files
+from swath.pipeline.results.item_files import ARCHIVE_END, archived, item_files, write_files
 from swath.pipeline.results.part import check_target, writing
 from swath.pipeline.results.rows import Row, rows_of
 from swath.pipeline.results.tables import ParquetTable, SqliteTable, Table, check_parquet
@@ -40,9 +40,9 @@ class Format(StrEnum):
     FILES = "files"
 
     @property
-    def is_text(self) -> bool:
+    def streams(self) -> bool:
         """Whether its bytes can be sent as they are made."""
-        return self in (Format.CSV, Format.JSONL)
+        return self not in (Format.PARQUET, Format.SQLITE)
 
     @property
     def passes(self) -> int:
@@ -114,8 +114,19 @@ class Export:
         self._told = told or _silence
         self.records = 0
 
-    async def texts(self) -> AsyncGenerator[bytes, None]:
-        """The bytes of a text format as they are made. Raises Conflict when the job changes meanwhile."""
+    def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The bytes of a format that streams, as they are made; of `files`, an archive. Raises Conflict when the job
+        changes meanwhile."""
+        return self._archive() if self._wish.format is Format.FILES else self._texts()
+
+    async def _archive(self) -> AsyncGenerator[bytes, None]:
+        written_at = self._status.ended_at or 0.0
+        async with aclosing(self._files()) as groups:
+            async for files in groups:
+                yield await asyncio.to_thread(archived, files, written_at)
+        yield ARCHIVE_END
+
+    async def _texts(self) -> AsyncGenerator[bytes, None]:
         made: TextFormat = JsonLines()
         columns = None
         if self._wish.format is Format.CSV:
@@ -143,7 +154,7 @@ class Export:
         """Writes to a path that is ours alone; answers with how many bytes."""
         if self._wish.format is Format.FILES:
             return await self._write_files(path)
-        if self._wish.format.is_text:
+        if self._wish.format.streams:
             await self._write_text(path)
         else:
             await self._write_table(path)
@@ -151,7 +162,7 @@ class Export:
 
     async def _write_text(self, path: Path) -> None:
         with path.open("wb") as file:
-            async for piece in self.texts():
+            async for piece in self._texts():
                 await asyncio.to_thread(file.write, piece)
                 reach("after_export_batch")
 
@@ -172,14 +183,19 @@ class Export:
 
     async def _write_files(self, folder: Path) -> int:
         size = 0
-        async with aclosing(write_item_files(self._store, self._storage, self._status, folder)) as groups:
-            async for items, written in groups:
-                size += written
+        async with aclosing(self._files()) as groups:
+            async for files in groups:
+                size += await asyncio.to_thread(write_files, folder, files)
+                reach("after_export_batch")
+        return size
+
+    async def _files(self) -> AsyncGenerator[dict[str, bytes], None]:
+        async with aclosing(item_files(self._store, self._storage, self._status)) as groups:
+            async for items, files in groups:
+                yield files
                 self.records += items
                 self._told(items)
-                reach("after_export_batch")
         await self._check_unchanged()
-        return size
 
     async def _survey(self) -> Columns:
         survey = Survey()

@@ -1,15 +1,18 @@
-"""A job's results as the files layout has them (R1), in a folder, from either layout and in the current version.
+"""A job's results as the files layout has them (R1), from either layout and in the current version; in a folder, or as
+an archive (tar) on its way to somebody else.
 
-Before: current.py walks the items. After: export.py gives the folder its name. A job in the files layout gives the same
-bytes that it stored.
+Before: current.py walks the items. After: export.py gives the folder its name, or sends the archive. A job in the files
+layout gives the same bytes that it stored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Sequence
+import tarfile
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -24,18 +27,38 @@ from swath.pipeline.results.current import CurrentItem, current_items
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["write_item_files"]
+__all__ = ["ARCHIVE_END", "archived", "item_files", "write_files"]
+
+ARCHIVE_END: Final = bytes(2 * tarfile.BLOCKSIZE)
 
 
-async def write_item_files(
-    store: JobStore, storage: ResultStorage, status: JobStatus, folder: Path
-) -> AsyncGenerator[tuple[int, int], None]:
-    """Writes everything, some items at a time; tells of each group how many items and how many bytes it had."""
+async def item_files(
+    store: JobStore, storage: ResultStorage, status: JobStatus
+) -> AsyncGenerator[tuple[int, dict[str, bytes]], None]:
+    """All files by their keys, some items at a time; and how many items these are."""
     async for items in current_items(store, status):
         for group in in_groups((item, _size(item)) for item in items):
-            files = await _plain_files(storage, group)
-            size = await asyncio.to_thread(_write_group, folder, group, files)
-            yield len(group), size
+            plain = await _plain_files(storage, group)
+            yield len(group), await asyncio.to_thread(_stored_files, group, plain)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> int:
+    """Puts them into a folder; answers with how many bytes."""
+    for key, data in files.items():
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return sum(map(len, files.values()))
+
+
+def archived(files: Mapping[str, bytes], written_at: float) -> bytes:
+    """A piece of an archive. `written_at`, in Unix seconds, is the time that the files get."""
+    parts = []
+    for key, data in files.items():
+        about = tarfile.TarInfo(key)
+        about.size, about.mtime = len(data), int(written_at)
+        parts += [about.tobuf(tarfile.PAX_FORMAT), data, bytes(-len(data) % tarfile.BLOCKSIZE)]
+    return b"".join(parts)
 
 
 def _size(item: CurrentItem) -> int:
@@ -63,20 +86,15 @@ async def _read(storage: ResultStorage, wanted: Sequence[tuple[str, ItemRecord]]
     return [found[at] for at in range(len(wanted))]
 
 
-def _write_group(folder: Path, items: Sequence[CurrentItem], plain: Sequence[dict[str, bytes]]) -> int:
-    size = 0
+def _stored_files(items: Sequence[CurrentItem], plain: Sequence[dict[str, bytes]]) -> dict[str, bytes]:
+    all_files: dict[str, bytes] = {}
     for item, files in zip(items, plain, strict=True):
         base = f"items/{encode(item.record.item_id)}"
         stored = {f"{base}/{name}": data for name, data in _as_stored(files).items()}
         artifacts = tuple(Artifact(key, len(data), hashlib.sha256(data).hexdigest()) for key, data in stored.items())
         entry = msgspec.structs.replace(item.record, artifacts=artifacts)
-        stored[item_key(item.record.item_id)] = line_of(item.job, entry)
-        for key, data in stored.items():
-            path = folder / key
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-            size += len(data)
-    return size
+        all_files |= stored | {item_key(item.record.item_id): line_of(item.job, entry)}
+    return all_files
 
 
 def _as_stored(files: dict[str, bytes]) -> dict[str, bytes]:

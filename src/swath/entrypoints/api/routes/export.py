@@ -24,7 +24,9 @@ _TYPES: Final = {
     Format.JSONL: "application/x-ndjson",
     Format.PARQUET: "application/vnd.apache.parquet",
     Format.SQLITE: "application/vnd.sqlite3",
+    Format.FILES: "application/x-tar",
 }
+
 _CONTENT: Final[dict[str, Any]] = {
     kind.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}} for kind in _TYPES.values()
 }
@@ -41,14 +43,17 @@ _ERRORS: Final = (
 @router.get(
     "/jobs/{job_id}/export",
     response_class=Response,
-    responses={200: {"content": _CONTENT, "description": "The records, to be saved."}, **declared(*_ERRORS)},
+    responses={
+        200: {"content": _CONTENT, "description": "The records, or all files, to be saved."},
+        **declared(*_ERRORS),
+    },
 )
 async def export(
     job_id: str,
     controller: Control,
     form: Annotated[
-        Literal["csv", "jsonl", "parquet", "sqlite"],
-        Query(alias="format", description="For all files of all items use `swath jobs export --format files`."),
+        Literal["csv", "jsonl", "parquet", "sqlite", "files"],
+        Query(alias="format", description="files: all files of all items, as a tar archive."),
     ],
     raw: Annotated[bool, Query(description="CSV as it is, not made safe for spreadsheets.")] = False,
     state: Annotated[Literal["success", "all"], Query(description="all: also items that have no record.")] = "success",
@@ -62,4 +67,5 @@ async def export(
         raise ApiError(ErrorCode.RESULTS_NOT_READY, said, {"status": status.state.value})
     wish = Wish(wanted, raw=raw, everything=state == "all", partial=partial)
     made = controller.exports.answer(Export(services.store, services.storage, status, wish), wanted)
-    return inert(made, {}, file_name(f"{status.job.job_id}.{wanted.value}"), _TYPES[wanted])
+    ending = "tar" if wanted is Format.FILES else wanted.value
+    return inert(made, {}, file_name(f"{status.job.job_id}.{ending}"), _TYPES[wanted])

@@ -43,7 +43,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         if found is None:
             known = ", ".join(Format)
             raise BadInput(f"what is {self.output!r} to be? Give --format ({known}), or a name such as records.csv")
-        if self.output == STDOUT and not found.is_text:
+        if self.output == STDOUT and not found.streams:
             raise BadInput(f"{found.value} cannot be written to stdout; name a file with --output")
         if self.output == STDOUT and self.as_json:
             raise BadInput(
@@ -69,7 +69,7 @@ async def _export(services: Services, status: JobStatus, order: Order, shown: St
     if order.output != STDOUT:
         return await export.to_file(Path(order.output), replace=order.force)
     size = 0
-    async with aclosing(export.texts()) as pieces:
+    async with aclosing(export.pieces()) as pieces:
         async for piece in pieces:
             size += len(piece)
             await asyncio.to_thread(click.echo, piece, nl=False)
