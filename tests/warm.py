@@ -11,14 +11,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Final
 
 __all__ = ["run_warm"]
 
 _SERVER: Final = multiprocessing.get_context("forkserver")
+_ASKING: Final = threading.Lock()  # a start asks after all others too, and of two who ask at once one hears nothing
 # What fetches and what speaks to AWS start no thread when they are imported, so that forking is safe.
 _SERVER.set_forkserver_preload(
     [
@@ -44,14 +47,18 @@ def run_warm(
         files = Path(place)
         files.joinpath("0").write_text(stdin or "", encoding="utf-8")
         process = _SERVER.Process(target=_command, args=(list(arguments), folder, dict(environment), files))
-        process.start()
-        process.join(seconds)
-        if process.exitcode is None:
+        with _ASKING:
+            process.start()
+        wait([process.sentinel], seconds)
+        with _ASKING:
+            code = process.exitcode
+        if code is None:
             process.kill()
-            process.join()
+            wait([process.sentinel])
+            with _ASKING:
+                process.join()
             raise subprocess.TimeoutExpired(list(arguments), seconds)
         out, err = (files.joinpath(name).read_text(encoding="utf-8") for name in ("1", "2"))
-        code = process.exitcode
         process.close()
     return subprocess.CompletedProcess(list(arguments), code, out, err)
 
