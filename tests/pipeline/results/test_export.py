@@ -165,6 +165,27 @@ async def test_columns_whose_safe_names_are_the_same_stay_apart(
         assert list(row.items())[:3] == list(zip(names, ("quoted", "bare", "large"), strict=True))
 
 
+@pytest.mark.req("R5", "Z7")
+async def test_a_byte_order_mark_hides_no_formula(
+    store: Store, storage: ResultStorage, tmp_path: Path, layout: Layout
+) -> None:
+    await stored_job(store, storage, [{"\ufeff=1+1": "\ufeff@A1"}], layout, "marked")
+    target = tmp_path / "marked.csv"
+    await Export(store, storage, await store.status("marked"), Wish(Format.CSV)).to_file(target)
+    head, row = csv.reader(io.StringIO(target.read_bytes().decode("utf-8-sig"), newline=""))  # eats a mark
+    assert (head[0], row[0]) == ("'\ufeff=1+1", "'\ufeff@A1")
+
+
+@pytest.mark.req("R5")
+async def test_a_whole_number_stays_whole_in_csv_beside_fractions(
+    store: Store, storage: ResultStorage, tmp_path: Path, layout: Layout
+) -> None:
+    await stored_job(store, storage, [{"n": -5}, {"n": 0.5}, {"n": 2.0}, {"n": 7, "m": True}], layout, "numbers")
+    target = tmp_path / "numbers.csv"
+    await Export(store, storage, await store.status("numbers"), Wish(Format.CSV)).to_file(target)
+    assert [row["n"] for row in read_csv(target.read_bytes().decode())] == ["-5", "0.5", "2.0", "7"]
+
+
 @pytest.mark.req("R5")
 async def test_parquet_has_types(
     store: Store, storage: ResultStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
