@@ -83,7 +83,7 @@ async def test_new_changed_and_vanished_records(store: Store, storage: ResultSto
             key=("100",),
             records=(1, 1),
             items=("1", "1"),
-            fields={"owner": ("ANN", "ANNA"), "tags": ('["a"]', '["a","b"]'), "tax.year": (2023, 2024)},
+            fields={"owner": ("ANN", "ANNA"), "tags": (["a"], ["a", "b"]), "tax.year": (2023, 2024)},
         ),
         Difference(
             change=Change.CHANGED,
@@ -304,6 +304,30 @@ async def test_text_and_the_number_that_it_reads_like_are_told_apart(store: Stor
         "o": ("7", "8"),
         "s": ('"7"', "7"),
         "t": ("a", "b"),
+    }
+
+
+async def test_a_list_and_the_text_that_it_reads_like_are_told_apart(store: Store, storage: ResultStorage) -> None:
+    same = {"n": [1, {"a": 2, "b": 3}], "e": []}
+    before, after = {"o": [1, 2], "p": "{}", "z": {"a": {}}}, {"o": "[1,2]", "p": {}, "z": {"a": "{}"}}
+    await make(store, storage, "a", {"1": found(before | same | {"t": [1]})}, Layout.FILES)
+    same = {"n": [1.0, {"b": 3, "a": 2}], "e": []}
+    await make(store, storage, "b", {"1": found(after | same | {"t": [True]})}, Layout.FILES)
+    summary, differences = await compared(store, storage, Question())
+    assert summary.fields == {name: FieldChanges(changed=1) for name in ("o", "p", "t", "z.a")}
+    (told,) = json.loads(b"".join(json_pieces(summary, differences)))["differences"]
+    assert told["fields"] == {
+        "o": {"before": [1, 2], "after": "[1,2]"},
+        "p": {"before": "{}", "after": {}},
+        "t": {"before": [1], "after": [True]},
+        "z.a": {"before": {}, "after": "{}"},
+    }
+    rows = csv.DictReader(io.StringIO(b"".join(csv_pieces(summary, differences)).decode(), newline=""))
+    assert {row["field"]: (row["before"], row["after"]) for row in rows} == {
+        "o": ("[1,2]", '"[1,2]"'),
+        "p": ('"{}"', "{}"),
+        "t": ("[1]", "[true]"),
+        "z.a": ("{}", '"{}"'),
     }
 
 

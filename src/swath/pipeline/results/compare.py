@@ -10,7 +10,6 @@ import asyncio
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
 
 from swath.domain.attempt import Finding
 from swath.domain.errors import BadInput, Conflict
@@ -30,7 +29,7 @@ from swath.pipeline.results.compare_report import (
     Summary,
 )
 from swath.pipeline.results.compare_table import CompareTable, Keyed, Meeting, Side, Unkeyed, WithoutRecord
-from swath.pipeline.results.flatten import Scalar, as_text, flatten
+from swath.pipeline.results.flatten import Value, as_text, same_value, values_of
 from swath.pipeline.results.rows import Row, rows_of
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
@@ -77,7 +76,7 @@ class Comparison:
                 if asked is not None:
                     without.append(WithoutRecord(asked, row.item.record.finding is Finding.NOT_FOUND))
                 continue
-            data = flatten(row.data)
+            data = values_of(row.data)
             key = self._key(side, row, data)
             if key is None:
                 unkeyed.append(Unkeyed(side, item_id, row.number))
@@ -86,8 +85,8 @@ class Comparison:
             keyed.append(Keyed(side, key, item_id, row.number, counts))
         self._table.add(keyed, unkeyed, without)
 
-    def _key(self, side: Side, row: Row, data: Mapping[str, Scalar]) -> tuple[str, ...] | None:
-        given = flatten(row.item.first.input, INPUT) if self._question.key else {}
+    def _key(self, side: Side, row: Row, data: Mapping[str, Value]) -> tuple[str, ...] | None:
+        given = values_of(row.item.first.input, INPUT) if self._question.key else {}
         self._names.see(side, data, given)
         return self._parts({**data, **given}) if self._question.key else (row.item.record.item_id, str(row.number))
 
@@ -95,9 +94,9 @@ class Comparison:
         """What no other item can have; None when the key is in the records, of which any item may have any."""
         if not self._question.key:
             return (row.item.record.item_id,)
-        return self._parts(flatten(row.item.first.input, INPUT)) if self._question.key_is_input else None
+        return self._parts(values_of(row.item.first.input, INPUT)) if self._question.key_is_input else None
 
-    def _parts(self, there: Mapping[str, Scalar]) -> tuple[str, ...] | None:
+    def _parts(self, there: Mapping[str, Value]) -> tuple[str, ...] | None:
         """None when a part of the key is not there, or is nothing."""
         parts = tuple(_part(there.get(name)) for name in self._question.key)
         return parts if all(parts) else None
@@ -170,7 +169,7 @@ class Comparison:
             yield Difference(change=Change.NO_KEY, records=(1, 0) if of_a else (0, 1), items=items)
 
     def _difference(self, meeting: Meeting) -> Difference | None:
-        changed: dict[str, tuple[Scalar, Scalar]] = {}
+        changed: dict[str, tuple[Value, Value]] = {}
         match meeting.counts:
             case (1, 1):
                 changed = _changed(*meeting.data)
@@ -203,17 +202,12 @@ def _check(status: JobStatus) -> None:
         raise BadInput(f"job {job_id!r} keeps pages and no records; make some with `swath jobs reextract` first")
 
 
-def _part(value: Scalar) -> str:
+def _part(value: Value) -> str:
     """1 and 1.0 are the same number in a key, too."""
     return as_text(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Scalar, Scalar]]:
+def _changed(before: Mapping[str, Value], after: Mapping[str, Value]) -> dict[str, tuple[Value, Value]]:
     names = sorted({**before, **after})
     pairs = {name: (before.get(name), after.get(name)) for name in names}
-    return {name: pair for name, pair in pairs.items() if not _same(*pair)}
-
-
-def _same(before: Scalar, after: Scalar) -> bool:
-    """1 and 1.0 are the same number; 1 and true are not."""
-    return before == after and isinstance(before, bool) == isinstance(after, bool)
+    return {name: pair for name, pair in pairs.items() if not same_value(*pair)}

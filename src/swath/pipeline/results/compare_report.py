@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from swath.pipeline.results.flatten import Scalar
+from swath.pipeline.results.flatten import Value
 
 __all__ = ["BY_ITEM", "INPUT", "Change", "Compared", "Difference", "FieldChanges", "Question", "Summary", "is_below"]
 
@@ -57,7 +57,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     key: tuple[str, ...] = ()
     records: tuple[int, int] = (0, 0)
     items: tuple[str | None, str | None] = (None, None)
-    fields: dict[str, tuple[Scalar, Scalar]] = {}
+    fields: dict[str, tuple[Value, Value]] = {}
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from swath.domain.errors import BadInput
-from swath.pipeline.results.flatten import Scalar
+from swath.pipeline.results.flatten import Value
 
 __all__ = ["CompareTable", "Keyed", "Meeting", "Side", "Unkeyed", "WithoutRecord", "compare_table"]
 
@@ -61,7 +61,7 @@ class Keyed(NamedTuple):
     key: tuple[str, ...]
     item_id: str
     number: int
-    data: Mapping[str, Scalar]
+    data: Mapping[str, Value]
 
 
 class WithoutRecord(NamedTuple):
@@ -78,7 +78,7 @@ class Meeting(NamedTuple):
     key: tuple[str, ...]
     counts: tuple[int, int]
     items: tuple[str | None, str | None]
-    data: tuple[Mapping[str, Scalar], Mapping[str, Scalar]]
+    data: tuple[Mapping[str, Value], Mapping[str, Value]]
 
 
 class CompareTable:

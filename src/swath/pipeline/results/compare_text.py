@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from swath.pipeline.results.compare_report import Difference, Summary
-from swath.pipeline.results.flatten import Scalar, as_text, json_text
+from swath.pipeline.results.flatten import Value, as_text, json_text
 from swath.pipeline.results.texts import safe_cell
 
 __all__ = ["csv_pieces", "json_pieces", "told_apart"]
@@ -51,27 +51,28 @@ def csv_pieces(summary: Summary, differences: Iterable[Difference]) -> Iterator[
         yield _lines([cells for one in some for cells in _cells(one, len(names))])
 
 
-def told_apart(before: Scalar, after: Scalar) -> tuple[Scalar, Scalar]:
-    """A change for people to see: text is in quotes where it reads like the value that it is not, 7 and "7"."""
+def told_apart(before: Value, after: Value) -> tuple[Value, Value]:
+    """A change for people to see: text is in quotes where it reads like the value that it is not, 7 and "7", [] and
+    "[]"."""
     if as_text(before) != as_text(after):
         return before, after
     return _quoted(before), _quoted(after)
 
 
-def _quoted(value: Scalar) -> Scalar:
+def _quoted(value: Value) -> Value:
     return json_text(value) if isinstance(value, str) else value
 
 
-def _cells(one: Difference, key_parts: int) -> Iterator[list[Scalar]]:
+def _cells(one: Difference, key_parts: int) -> Iterator[list[Value]]:
     key = one.key or ("",) * key_parts
-    head: list[Scalar] = [one.change.value, *key, *one.items, *one.records]
+    head: list[Value] = [one.change.value, *key, *one.items, *one.records]
     if not one.fields:
         yield [*head, None, None, None]
     for name, (before, after) in one.fields.items():
         yield [*head, name, *told_apart(before, after)]
 
 
-def _lines(rows: Sequence[Sequence[Scalar]]) -> bytes:
+def _lines(rows: Sequence[Sequence[Value]]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\r\n").writerows([[safe_cell(cell) for cell in row] for row in rows])
     return text.getvalue().encode()

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from swath.pipeline.results.columns import Columns, distinct
-from swath.pipeline.results.flatten import VALUE, Scalar, as_text
+from swath.pipeline.results.flatten import VALUE, Value, as_text
 from swath.pipeline.results.rows import Row
 
 __all__ = ["PROVENANCE", "CsvText", "JsonLines", "TextFormat", "safe_cell"]
@@ -63,7 +63,7 @@ class CsvText:
         return text.getvalue().encode()
 
 
-def safe_cell(value: Scalar) -> str:
+def safe_cell(value: Value) -> str:
     """A cell that a spreadsheet shows as it is: text that it would take for a formula begins with an apostrophe.
 
     Numbers, and text that is nothing but a number, compute nothing and stay as they are.
