@@ -21,6 +21,7 @@ __all__ = ["csv_pieces", "json_pieces", "told_apart"]
 
 _PIECE_DIFFERENCES: Final = 500
 _JOBS: Final = ("a", "b")
+_LAST: Final = ("records_a", "records_b", "field", "before", "after", "because")
 
 
 def json_pieces(summary: Summary, differences: Iterable[Difference]) -> Iterator[bytes]:
@@ -40,13 +41,14 @@ def _json(one: Difference, names: Sequence[str]) -> dict[str, Any]:
         "items": dict(zip(_JOBS, one.items, strict=True)),
         "records": dict(zip(_JOBS, one.records, strict=True)),
         "fields": {name: {"before": before, "after": after} for name, (before, after) in one.fields.items()},
+        "because": one.because,
     }
 
 
 def csv_pieces(summary: Summary, differences: Iterable[Difference]) -> Iterator[bytes]:
     """A line for each changed field, and one for every other difference. Safe for spreadsheets, as exports are."""
     names = [f"key_{name}" for name in summary.key]
-    yield _lines([["change", *names, "item_a", "item_b", "records_a", "records_b", "field", "before", "after"]])
+    yield _lines([["change", *names, "item_a", "item_b", *_LAST]])
     for some in _some(differences):
         yield _lines([cells for one in some for cells in _cells(one, len(names))])
 
@@ -67,9 +69,9 @@ def _cells(one: Difference, key_parts: int) -> Iterator[list[Value]]:
     key = one.key or ("",) * key_parts
     head: list[Value] = [one.change.value, *key, *one.items, *one.records]
     if not one.fields:
-        yield [*head, None, None, None]
+        yield [*head, None, None, None, one.because]
     for name, (before, after) in one.fields.items():
-        yield [*head, name, *told_apart(before, after)]
+        yield [*head, name, *told_apart(before, after), one.because]
 
 
 def _lines(rows: Sequence[Sequence[Value]]) -> bytes:
