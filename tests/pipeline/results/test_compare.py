@@ -297,6 +297,23 @@ async def test_the_current_versions_are_compared(store: Store, storage: ResultSt
     assert (summary.b.version, [one.fields for one in differences]) == (2, [{"v": (1, 2)}])
 
 
+@pytest.mark.req("R6")
+async def test_nothing_has_vanished_by_a_version_that_could_not_read_everything(
+    store: Store, storage: ResultStorage, layout: Layout
+) -> None:
+    both = {"1": found({"k": "P"}), "2": found({"k": "Q"})}
+    await make(store, storage, "a", both, layout)
+    await make(store, storage, "b", both, layout)
+    await store.add_version("b")
+    await make(store, storage, "b.v2", {"1": found({"k": "P"}), "2": Made(how=FAILED)}, layout, extracts="b")
+    await store.set_current("b", 2)
+    for key in ((), ("k",)):
+        summary, differences = await compared(store, storage, Question(key=key))
+        assert (summary.b.status, summary.b.complete) == ("completed", False)
+        assert str(summary.b.incomplete_because).startswith("its version 2 is ")
+        assert [(one.change, one.because) for one in differences] == [(Change.UNKNOWN, Because.INCOMPLETE)]
+
+
 async def test_what_cannot_be_compared_is_said_in_one_line(store: Store, storage: ResultStorage) -> None:
     await make(store, storage, "a", {"1": found({"parcel_id": "1"})}, Layout.FILES)
     await make(store, storage, "b", {"1": found({"parcel_id": "1"})}, Layout.FILES)

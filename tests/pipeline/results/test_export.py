@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -292,6 +293,40 @@ async def test_what_is_there_is_replaced_only_if_it_is_meant(
     await exported(store, storage, tmp_path / "out", replace=True)
     assert not (tmp_path / "out" / "items" / "old").exists()
     assert [path.name for path in tmp_path.iterdir() if "swath-part" in path.name] == []
+
+
+@pytest.mark.req("R5", "Z2")
+async def test_whoever_reads_the_file_that_is_replaced_goes_on_reading_it_whole(
+    store: Store, storage: ResultStorage, tmp_path: Path
+) -> None:
+    target = tmp_path / "all.jsonl"
+    target.write_text("the former one")
+    with target.open() as reader:
+        await exported(store, storage, target, replace=True)
+        assert reader.read() == "the former one", "it was written over instead of being replaced at once"
+    assert len(target.read_text().splitlines()) == 6
+
+
+@pytest.mark.req("R5", "Z2")
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "sqlite"])
+async def test_a_file_is_on_the_disk_before_it_has_its_name(
+    store: Store, storage: ResultStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, replace: bool
+) -> None:
+    target = tmp_path / f"all.{ending}"
+    if replace:
+        target.write_text("the former one")
+    synced: list[tuple[int, int, int | None]] = []
+
+    def spy(fd: int) -> None:
+        now, named = os.fstat(fd), target.stat().st_ino if target.exists() else None
+        synced.append((now.st_ino, now.st_size, named))
+
+    monkeypatch.setattr(os, "fsync", spy)
+    done = await exported(store, storage, target, replace=replace)
+    whole = [named for inode, size, named in synced if (inode, size) == (target.stat().st_ino, done.bytes)]
+    assert whole, "the complete file was never synced"
+    assert whole[0] != target.stat().st_ino, "it had its name before"
 
 
 @pytest.mark.req("R5")
