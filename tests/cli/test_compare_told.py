@@ -40,4 +40,22 @@ async def test_the_table_says_why_a_completed_job_is_not_complete(capsys: pytest
     told = capsys.readouterr().out
     assert "\njob ca is not complete (records without the key: 1): what is new may have been there before\n" in told
     assert "\njob cb is not complete (records without the key: 1): what it lacks may be there all the same" in told
+    assert ["unknown", "y", "not", "complete"] in [line.split() for line in told.splitlines()]
     assert ["changed", "x", "n", "7", '"7"'] in [line.split() for line in told.splitlines()]
+
+
+async def test_the_table_says_what_the_later_job_was_not_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    store, storage, clock = MemoryStore(FakeClock()), MemoryResults(), FakeClock()
+    before = {str(number): Made(data={"n": number}) for number in range(1, 4)}
+    await make_job(store, storage, clock, before, "all", Layout.FILES)
+    await make_job(store, storage, clock, {"1": Made(data={"n": 1})}, "few", Layout.FILES)
+    with compare_table() as table:
+        comparison = Comparison(store, storage, table, Question(key=("input.parcel",)))
+        await comparison.load((await store.status("all"), await store.status("few")), lambda items: None)
+        compare._tell(comparison, "table", None, Wanted())
+    told = capsys.readouterr().out
+    assert "\n0 new, 0 changed, 0 vanished, 2 unknown, 1 the same\n" in told
+    assert "\njob few was not asked for 2 records of job all, having no such item, so that is unknown\n" in told
+    assert "not complete" not in told
+    lines = [line.split() for line in told.splitlines()]
+    assert lines[-2:] == [["unknown", "2", "not", "asked", "for"], ["unknown", "3", "not", "asked", "for"]]

@@ -37,12 +37,14 @@ STARTED = 1_750_000_100.0
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """How one item ends: `data`, or one of the words above."""
+    """How one item ends: `data`, or one of the words above. `tiers` are the ways out of its attempts, of which only the
+    last one counts."""
 
     data: Any = None
     pages: tuple[Page, ...] = ()
     downloads: tuple[Download, ...] = ()
     how: str = "found"
+    tiers: tuple[str, ...] = ("datacenter",)
 
 
 def page(name: str, body: bytes, url: str = "https://county.example/", fetched_at: float = STARTED) -> Page:
@@ -108,12 +110,17 @@ def _end(item: LeasedItem, made: Made) -> Ended:
         state, finding, failure = ItemState.FAILED, None, Failure.of(FailureKind.TIMEOUT, "no answer")
     elif made.how == SKIPPED:
         state, finding, failure = ItemState.SKIPPED, None, Failure.of(FailureKind.ROBOTS_DENIED, "robots.txt")
-    attempt = Attempt(STARTED, STARTED + 0.5, "worker", failure, bytes=100, requests=2, proxy_tier="datacenter")
+    before = Failure.of(FailureKind.BLOCKED, "try another way")
+    ends = (*(before for _ in made.tiers[1:]), failure)
+    attempts = tuple(
+        Attempt(STARTED, STARTED + 0.5, "worker", end, bytes=100, requests=2, proxy_tier=tier)
+        for end, tier in zip(ends, made.tiers, strict=True)
+    )
     return Ended(
         seq=item.seq,
         state=state,
         finding=finding,
         failure=failure,
-        attempts=(attempt,),
+        attempts=attempts,
         scraper_version="1",
     )

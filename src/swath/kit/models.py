@@ -22,9 +22,10 @@ class Input(BaseModel):
 
 
 class Output(BaseModel):
-    """What a scraper finds. A field that is not declared is a mistake."""
+    """What a scraper finds. A field that is not declared is a mistake, and so is a number that JSON cannot say."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Where a field may hold anything, pydantic would write null for such a number before anybody has seen it.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants")
 
 
 def _money(value: object) -> object:

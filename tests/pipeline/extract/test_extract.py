@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from swath import Failed, FailureKind, HttpScraper, Input, Money, NotFound, Output, Page, Pages, WebPage, WebSession
 from swath.pipeline.extract.extract import extract_record
@@ -114,6 +115,46 @@ def test_without_an_output_model_anything_that_json_can_say_goes() -> None:
     kind, message = failure_of(Author(lambda pages: {"page": pages.main}))
     assert kind == FailureKind.INVALID_OUTPUT
     assert "JSON" in message
+
+
+class Plain(BaseModel):
+    f: float
+
+
+class Measured(Output):
+    x: float
+    many: dict[str, float] | None = None
+    anything: Any = None
+    inner: Plain | None = None
+
+
+class Measures(Author):
+    Output = Measured
+
+
+@pytest.mark.req("K2")
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_cannot_say_is_no_output(odd: float) -> None:
+    for record, where in (
+        ({"x": odd}, "x: "),
+        ({"x": str(odd)}, "x: "),
+        ({"x": 1, "many": {"a": odd}}, "many.a: "),
+        ({"x": 1, "anything": [odd]}, "anything.0: "),
+        ({"x": 1, "inner": {"f": odd}}, "inner.f: "),
+        ([{"x": 1.5}, Measured(x=1, anything=odd)], "1.anything: "),
+    ):
+        kind, message = failure_of(Measures(lambda pages, record=record: record))
+        assert (kind, message.startswith(where)) == (FailureKind.INVALID_OUTPUT, True), message
+        assert "finite number" in message
+    for plain, where in (({"a": {"b": [1.5, odd]}}, "a.b.1: must"), ([{}, {"n": odd}], "1.n: must"), (odd, "must")):
+        kind, message = failure_of(Author(lambda pages, plain=plain: plain))
+        assert (kind, message.startswith(where)) == (FailureKind.INVALID_OUTPUT, True), message
+
+
+def test_numbers_that_json_can_say_pass() -> None:
+    record = {"x": 1.5, "many": {"a": -0.0, "b": 1e308}, "anything": [None, "nan", True], "inner": None}
+    assert extract_record(Measures(lambda pages: record), PAGES) == record
+    assert extract_record(Author(lambda pages: record), PAGES) == record
 
 
 @pytest.mark.req("K2")

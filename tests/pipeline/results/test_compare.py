@@ -17,17 +17,20 @@ from hypothesis import strategies as st
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.store import MemoryStore
 from swath.domain.errors import BadInput, Conflict, UnknownName
+from swath.domain.item import Item
 from swath.domain.layout import Layout
 from swath.domain.policy import Keep
+from swath.pipeline.finish.ending import Finisher
 from swath.pipeline.results import compare_table as compare_table_module
 from swath.pipeline.results.compare import Comparison
-from swath.pipeline.results.compare_report import Change, Difference, FieldChanges, Question, Summary
-from swath.pipeline.results.compare_table import WithoutRecord, compare_table
+from swath.pipeline.results.compare_report import Because, Change, Difference, FieldChanges, Question, Summary
+from swath.pipeline.results.compare_table import Asked, compare_table
 from swath.pipeline.results.compare_text import csv_pieces, json_pieces
+from swath.ports.job_store import Batch
 from swath.ports.result_storage import ResultStorage
 from swath.testing.clock import FakeClock
-from swath.testing.contracts.orders import Store, policy
-from tests.pipeline.making import FAILED, MISSING, SKIPPED, Made, load, make_job
+from swath.testing.contracts.orders import Store, order, policy
+from tests.pipeline.making import FAILED, MISSING, SKIPPED, Made, end_lease, load, make_job
 
 pytestmark = pytest.mark.req("R7")
 
@@ -83,7 +86,7 @@ async def test_new_changed_and_vanished_records(store: Store, storage: ResultSto
             key=("100",),
             records=(1, 1),
             items=("1", "1"),
-            fields={"owner": ("ANN", "ANNA"), "tags": ('["a"]', '["a","b"]'), "tax.year": (2023, 2024)},
+            fields={"owner": ("ANN", "ANNA"), "tags": (["a"], ["a", "b"]), "tax.year": (2023, 2024)},
         ),
         Difference(
             change=Change.CHANGED,
@@ -135,8 +138,12 @@ async def test_jobs_without_any_record_have_no_fields_to_miss(store: Store, stor
 @pytest.mark.parametrize(
     ("ends", "complete", "expected"),
     [
-        ({"1": found({"n": 1})}, True, {"2": Change.VANISHED, "3": Change.VANISHED}),
-        ({"1": found({"n": 1}), "2": Made(how=MISSING)}, True, {"2": Change.VANISHED, "3": Change.VANISHED}),
+        (
+            {"1": found({"n": 1}), "2": found([]), "3": found([])},
+            True,
+            {"2": Change.VANISHED, "3": Change.VANISHED},
+        ),
+        ({"1": found({"n": 1}), "2": Made(how=MISSING)}, True, {"2": Change.VANISHED, "3": Change.UNKNOWN}),
         (
             {"1": found({"n": 1}), "2": Made(how=MISSING), "3": Made(how=FAILED)},
             False,
@@ -175,10 +182,66 @@ async def test_a_record_may_have_moved_to_an_item_that_nobody_could_read(store: 
 
 def test_of_items_that_share_a_key_all_must_be_gone() -> None:
     with compare_table() as table:
-        table.add([], [], [WithoutRecord(("P",), True), WithoutRecord(("Q",), True), WithoutRecord(("R",), False)])
-        table.add([], [], [WithoutRecord(("P",), False), WithoutRecord(("Q",), True), WithoutRecord(("R",), True)])
+        table.add([], [], [Asked(("P",), True), Asked(("Q",), True), Asked(("R",), False)])
+        table.add([], [], [Asked(("P",), False), Asked(("Q",), True), Asked(("R",), True)])
         table.close_intake()
-        assert [key for key in "PQRS" if table.has_no_record((key,))] == ["Q"]
+        assert [table.has_none((key,)) for key in "PQRS"] == [False, True, False, None]
+
+
+@pytest.mark.parametrize("key", [(), ("input.parcel",), ("id",), ("input.parcel", "id")])
+async def test_what_a_complete_job_was_never_asked_for_has_not_vanished(
+    store: Store, storage: ResultStorage, layout: Layout, key: tuple[str, ...]
+) -> None:
+    """As when it has the first rows of the list only, or a sample of them."""
+    await make(store, storage, "a", {str(n): found({"id": f"r{n}"}) for n in range(1, 13)}, layout)
+    after = {"1": found({"id": "r1"}), "2": Made(how=MISSING), "3": found([])}
+    await make(store, storage, "b", after, layout)
+    summary, differences = await compared(store, storage, Question(key=key))
+    assert (summary.b.complete, summary.same) == (True, 1)
+    assert {int(one.items[0] or ""): (one.change, one.because) for one in differences} == {
+        2: (Change.VANISHED, None),
+        3: (Change.VANISHED, None),
+        **dict.fromkeys(range(4, 13), (Change.UNKNOWN, Because.NOT_ASKED)),
+    }
+    assert (summary.counts["vanished"], summary.counts["unknown"]) == (2, 9)
+    assert summary.unknown_because == {"not_asked": 9, "incomplete": 0}
+    document = json.loads(b"".join(json_pieces(summary, differences)))
+    assert Counter(one["because"] for one in document["differences"]) == {None: 2, "not_asked": 9}
+    rows = csv.DictReader(io.StringIO(b"".join(csv_pieces(summary, differences)).decode(), newline=""))
+    assert Counter(row["because"] for row in rows) == {"": 2, "not_asked": 9}
+
+
+async def load_with(store: Store, storage: ResultStorage, job_id: str, items: Mapping[str, tuple[Any, Any]]) -> None:
+    """A job of items by id: the input of each, and the record that it ends with."""
+    await store.submit(order(job_id, limit=100, created_at=1_750_000_000.0))
+    rows = tuple(Item(row, item_id, given) for row, (item_id, (given, _)) in enumerate(items.items(), 1))
+    await store.load(job_id, Batch(0, 1, len(rows), "digest", rows))
+    await store.seal(job_id, 1)
+    while (lease := await store.claim("worker", job_id)) is not None:
+        await end_lease(store, storage, lease, {item_id: found(data) for item_id, (_, data) in items.items()})
+    assert await Finisher(store, store, storage, FakeClock(), "finisher").run_once() is not None
+
+
+async def test_an_item_of_another_id_asks_for_the_same_if_its_input_is_the_same(
+    store: Store, storage: ResultStorage
+) -> None:
+    before = {"r1": ({"n": 1, "m": "x"}, {"k": "P"}), "r2": ({"n": 2}, {"k": "Q"}), "r3": ({}, {"k": "R"})}
+    await load_with(store, storage, "a", before)
+    after = {"s1": ({"m": "x", "n": "1"}, []), "s2": ({}, {"k": "S"}), "s3": ({"n": 3}, {"k": "T"})}
+    await load_with(store, storage, "b", after)
+    _, differences = await compared(store, storage, Question(key=("k",)))
+    assert [(one.key[0], one.change) for one in differences] == [
+        ("P", Change.VANISHED),
+        ("Q", Change.UNKNOWN),
+        ("R", Change.UNKNOWN),  # that nothing was given to both is no sameness
+        ("S", Change.NEW),
+        ("T", Change.NEW),
+    ]
+    _, differences = await compared(store, storage, Question(key=("input.n", "k")))
+    assert [(one.key, one.because) for one in differences if one.change is Change.UNKNOWN] == [
+        (("1", "P"), Because.INCOMPLETE),  # S has no such key, and may be anybody's
+        (("2", "Q"), Because.NOT_ASKED),
+    ]
 
 
 async def test_a_record_without_key_may_be_the_one_that_is_missed(store: Store, storage: ResultStorage) -> None:
@@ -234,6 +297,23 @@ async def test_the_current_versions_are_compared(store: Store, storage: ResultSt
     assert (summary.b.version, [one.fields for one in differences]) == (2, [{"v": (1, 2)}])
 
 
+@pytest.mark.req("R6")
+async def test_nothing_has_vanished_by_a_version_that_could_not_read_everything(
+    store: Store, storage: ResultStorage, layout: Layout
+) -> None:
+    both = {"1": found({"k": "P"}), "2": found({"k": "Q"})}
+    await make(store, storage, "a", both, layout)
+    await make(store, storage, "b", both, layout)
+    await store.add_version("b")
+    await make(store, storage, "b.v2", {"1": found({"k": "P"}), "2": Made(how=FAILED)}, layout, extracts="b")
+    await store.set_current("b", 2)
+    for key in ((), ("k",)):
+        summary, differences = await compared(store, storage, Question(key=key))
+        assert (summary.b.status, summary.b.complete) == ("completed", False)
+        assert str(summary.b.incomplete_because).startswith("its version 2 is ")
+        assert [(one.change, one.because) for one in differences] == [(Change.UNKNOWN, Because.INCOMPLETE)]
+
+
 async def test_what_cannot_be_compared_is_said_in_one_line(store: Store, storage: ResultStorage) -> None:
     await make(store, storage, "a", {"1": found({"parcel_id": "1"})}, Layout.FILES)
     await make(store, storage, "b", {"1": found({"parcel_id": "1"})}, Layout.FILES)
@@ -276,14 +356,15 @@ async def test_json_and_csv_say_the_same(store: Store, storage: ResultStorage) -
         "items": {"a": "2", "b": "1"},
         "records": {"a": 1, "b": 1},
         "fields": {"n": {"before": -5, "after": -6}, "s": {"before": "a,\n", "after": None}},
+        "because": None,
     }
     text = b"".join(csv_pieces(summary, differences)).decode()
     assert list(csv.reader(io.StringIO(text, newline=""))) == [
-        ["change", "key_parcel", "item_a", "item_b", "records_a", "records_b", "field", "before", "after"],
-        ["changed", "2", "2", "1", "1", "1", "n", "-5", "-6"],
-        ["changed", "2", "2", "1", "1", "1", "s", "a,\n", ""],
-        ["unknown", "'=1+1", "1", "", "1", "0", "", "", ""],
-        ["no_key", "", "", "2", "0", "1", "", "", ""],
+        ["change", "key_parcel", "item_a", "item_b", "records_a", "records_b", "field", "before", "after", "because"],
+        ["changed", "2", "2", "1", "1", "1", "n", "-5", "-6", ""],
+        ["changed", "2", "2", "1", "1", "1", "s", "a,\n", "", ""],
+        ["unknown", "'=1+1", "1", "", "1", "0", "", "", "", "incomplete"],
+        ["no_key", "", "", "2", "0", "1", "", "", "", ""],
     ]
     assert json.loads(b"".join(json_pieces(summary, [])))["differences"] == []
 
@@ -304,6 +385,30 @@ async def test_text_and_the_number_that_it_reads_like_are_told_apart(store: Stor
         "o": ("7", "8"),
         "s": ('"7"', "7"),
         "t": ("a", "b"),
+    }
+
+
+async def test_a_list_and_the_text_that_it_reads_like_are_told_apart(store: Store, storage: ResultStorage) -> None:
+    same = {"n": [1, {"a": 2, "b": 3}], "e": []}
+    before, after = {"o": [1, 2], "p": "{}", "z": {"a": {}}}, {"o": "[1,2]", "p": {}, "z": {"a": "{}"}}
+    await make(store, storage, "a", {"1": found(before | same | {"t": [1]})}, Layout.FILES)
+    same = {"n": [1.0, {"b": 3, "a": 2}], "e": []}
+    await make(store, storage, "b", {"1": found(after | same | {"t": [True]})}, Layout.FILES)
+    summary, differences = await compared(store, storage, Question())
+    assert summary.fields == {name: FieldChanges(changed=1) for name in ("o", "p", "t", "z.a")}
+    (told,) = json.loads(b"".join(json_pieces(summary, differences)))["differences"]
+    assert told["fields"] == {
+        "o": {"before": [1, 2], "after": "[1,2]"},
+        "p": {"before": "{}", "after": {}},
+        "t": {"before": [1], "after": [True]},
+        "z.a": {"before": {}, "after": "{}"},
+    }
+    rows = csv.DictReader(io.StringIO(b"".join(csv_pieces(summary, differences)).decode(), newline=""))
+    assert {row["field"]: (row["before"], row["after"]) for row in rows} == {
+        "o": ("[1,2]", '"[1,2]"'),
+        "p": ('"{}"', "{}"),
+        "t": ("[1]", "[true]"),
+        "z.a": ("{}", '"{}"'),
     }
 
 
@@ -334,7 +439,7 @@ def naive(a: Mapping[str, Made], b: Mapping[str, Made]) -> tuple[Counter[str], i
         elif not before:
             told["new"] += 1
         elif not after:
-            told["vanished" if complete else "unknown"] += 1
+            told["vanished" if complete and before[0][0] in b else "unknown"] += 1
         else:
             names = ("v", "w")
             pairs = [(before[0][1].get(name), after[0][1].get(name)) for name in names]

@@ -15,6 +15,7 @@ from swath.domain.layout import Layout, PackedAt
 from swath.domain.policy import Keep
 from swath.pipeline.results.evidence import Evidence, evidence_of
 from swath.pipeline.results.occurrence import occurs, searchable
+from swath.pipeline.results.rows import rows_of
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import Store, policy
 from tests.pipeline.making import FAILED, STARTED, Made, make_job, page
@@ -70,6 +71,18 @@ async def test_values_lead_to_pages(store: Store, storage: FolderResults, clock:
         "tax.note": (None, None),
         "county": ("Maricopa", ()),
     }
+
+
+@pytest.mark.req("R5")
+async def test_the_way_out_is_that_of_the_attempt_which_got_the_pages(
+    store: Store, storage: FolderResults, clock: FakeClock, layout: Layout
+) -> None:
+    climbed = Made(data={"n": 1}, pages=(PARCEL,), tiers=("datacenter", "residential", "unlocker"))
+    await make_job(store, storage, clock, {"one": climbed}, layout=layout)
+    assert len((await store.item("job", "one")).attempts) == 3
+    assert (await evidence(store, storage)).proxy_tier == "unlocker"
+    batches = [batch async for batch in rows_of(store, storage, await store.status("job"))]
+    assert [row.provenance["proxy_tier"] for batch in batches for row in batch.rows] == ["unlocker"]
 
 
 async def test_several_records_of_an_item_are_told_apart(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sqlite3
 import sys
 import tarfile
@@ -167,6 +168,27 @@ async def test_columns_whose_safe_names_are_the_same_stay_apart(
         assert list(row.items())[:3] == list(zip(names, ("quoted", "bare", "large"), strict=True))
 
 
+@pytest.mark.req("R5", "Z7")
+async def test_a_byte_order_mark_hides_no_formula(
+    store: Store, storage: ResultStorage, tmp_path: Path, layout: Layout
+) -> None:
+    await stored_job(store, storage, [{"\ufeff=1+1": "\ufeff@A1"}], layout, "marked")
+    target = tmp_path / "marked.csv"
+    await Export(store, storage, await store.status("marked"), Wish(Format.CSV)).to_file(target)
+    head, row = csv.reader(io.StringIO(target.read_bytes().decode("utf-8-sig"), newline=""))  # eats a mark
+    assert (head[0], row[0]) == ("'\ufeff=1+1", "'\ufeff@A1")
+
+
+@pytest.mark.req("R5")
+async def test_a_whole_number_stays_whole_in_csv_beside_fractions(
+    store: Store, storage: ResultStorage, tmp_path: Path, layout: Layout
+) -> None:
+    await stored_job(store, storage, [{"n": -5}, {"n": 0.5}, {"n": 2.0}, {"n": 7, "m": True}], layout, "numbers")
+    target = tmp_path / "numbers.csv"
+    await Export(store, storage, await store.status("numbers"), Wish(Format.CSV)).to_file(target)
+    assert [row["n"] for row in read_csv(target.read_bytes().decode())] == ["-5", "0.5", "2.0", "7"]
+
+
 @pytest.mark.req("R5")
 async def test_parquet_has_types(
     store: Store, storage: ResultStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -298,6 +320,40 @@ async def test_what_is_there_is_replaced_only_if_it_is_meant(
     await exported(store, storage, tmp_path / "out", replace=True)
     assert not (tmp_path / "out" / "items" / "old").exists()
     assert [path.name for path in tmp_path.iterdir() if "swath-part" in path.name] == []
+
+
+@pytest.mark.req("R5", "Z2")
+async def test_whoever_reads_the_file_that_is_replaced_goes_on_reading_it_whole(
+    store: Store, storage: ResultStorage, tmp_path: Path
+) -> None:
+    target = tmp_path / "all.jsonl"
+    target.write_text("the former one")
+    with target.open() as reader:
+        await exported(store, storage, target, replace=True)
+        assert reader.read() == "the former one", "it was written over instead of being replaced at once"
+    assert len(target.read_text().splitlines()) == 6
+
+
+@pytest.mark.req("R5", "Z2")
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "sqlite"])
+async def test_a_file_is_on_the_disk_before_it_has_its_name(
+    store: Store, storage: ResultStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, replace: bool
+) -> None:
+    target = tmp_path / f"all.{ending}"
+    if replace:
+        target.write_text("the former one")
+    synced: list[tuple[int, int, int | None]] = []
+
+    def spy(fd: int) -> None:
+        now, named = os.fstat(fd), target.stat().st_ino if target.exists() else None
+        synced.append((now.st_ino, now.st_size, named))
+
+    monkeypatch.setattr(os, "fsync", spy)
+    done = await exported(store, storage, target, replace=replace)
+    whole = [named for inode, size, named in synced if (inode, size) == (target.stat().st_ino, done.bytes)]
+    assert whole, "the complete file was never synced"
+    assert whole[0] != target.stat().st_ino, "it had its name before"
 
 
 @pytest.mark.req("R5")

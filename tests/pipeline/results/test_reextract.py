@@ -80,8 +80,7 @@ async def test_pages_are_read_again_and_every_difference_is_counted(
     assert diff is not None
     assert (diff.version, diff.former_version, diff.items, diff.same_items) == (2, 1, 12, 0)
     assert (diff.gained, diff.gone, diff.still_none, diff.unreadable) == (1, {}, 0, 0)
-    pages = '["extra page","html"]'
-    filled = [Example(f"p{n}", None, pages) for n in (1, 2, 3)]
+    filled = [Example(f"p{n}", None, ["extra page", "html"]) for n in (1, 2, 3)]
     assert diff.fields == {
         "owner": FieldDiff(same=11, filled=1, examples={"filled": [Example("p8", None, "Owner 8")]}),
         "tax.due": FieldDiff(
@@ -95,6 +94,44 @@ async def test_pages_are_read_again_and_every_difference_is_counted(
         "pages": FieldDiff(filled=12, examples={"filled": filled}),
         "note": FieldDiff(lost=11, examples={"lost": [Example(f"p{n}", "old", None) for n in (1, 2, 3)]}),
     }
+
+
+BEFORE = {"o": [1, 2], "p": "{}", "z": {"a": {}}, "n": [1, {"a": 2, "b": 0}], "t": [1], "long": [8] * 200, "e": []}
+AFTER = {"o": "[1,2]", "p": {}, "z": {"a": "{}"}, "n": [1.0, {"b": 0, "a": 2}], "t": [True], "long": [9] * 200}
+
+
+@scraper("parcels", version="2")
+class Lists(Parcels):
+    """Has lists and an empty object."""
+
+    def extract(self, pages: Pages) -> Any:
+        return BEFORE
+
+
+@scraper("parcels", version="3")
+class Texts(Parcels):
+    """Has texts that read like them."""
+
+    def extract(self, pages: Pages) -> Any:
+        return AFTER
+
+
+async def test_a_list_that_becomes_text_is_a_change(store: Store, storage: ResultStorage, layout: Layout) -> None:
+    await scraped(store, storage, layout, parcels(1))
+    await make_version(store, storage, Lists())
+    await make_version(store, storage, Texts())
+    diff = await read_diff(storage, "job.v3")
+    assert diff is not None
+    cut = [f"[{','.join([digit] * 200)}"[:199] + "…" for digit in "89"]
+    assert diff.fields == {
+        "o": FieldDiff(changed=1, examples={"changed": [Example("p1", [1, 2], "[1,2]")]}),
+        "p": FieldDiff(lost=1, examples={"lost": [Example("p1", "{}", {})]}),
+        "z.a": FieldDiff(filled=1, examples={"filled": [Example("p1", {}, "{}")]}),
+        "n": FieldDiff(same=1),
+        "t": FieldDiff(changed=1, examples={"changed": [Example("p1", [1], [True])]}),
+        "long": FieldDiff(changed=1, examples={"changed": [Example("p1", *cut)]}),
+    }
+    assert (diff.items, diff.same_items) == (1, 0)
 
 
 async def test_many_leases_and_groups_give_the_same(store: Store, storage: ResultStorage, layout: Layout) -> None:

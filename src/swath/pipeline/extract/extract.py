@@ -5,7 +5,8 @@ Comes after fetching, or after reading stored pages back; its data goes to stora
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -35,7 +36,9 @@ def extract_record(scraper: Scraper, pages: Sequence[Page] | Pages) -> Any:
             raise _invalid("extract returned nothing; raise NotFound if there is no such record")
         checked = [_checked(scraper, one) for one in record] if isinstance(record, list) else _checked(scraper, record)
         _look_over(scraper, checked)
-        return [_as_json(one) for one in checked] if isinstance(checked, list) else _as_json(checked)
+        data = [_as_json(one) for one in checked] if isinstance(checked, list) else _as_json(checked)
+        _check_finite(data)
+        return data
     except SwathError:
         raise
     except ValidationError as error:
@@ -74,6 +77,32 @@ def _as_json(record: Any) -> Any:
         return msgspec.to_builtins(record, str_keys=True)
     except TypeError as error:
         raise _invalid(f"the record cannot be written as JSON: {error}") from error
+
+
+def _check_finite(data: Any) -> None:
+    place = _not_finite(data)
+    if place is not None:
+        where = f"{'.'.join(map(str, place))}: " if place else ""
+        raise _invalid(f"{where}must be a finite number; nan and infinity cannot be written as JSON")
+
+
+def _not_finite(data: Any) -> tuple[str | int, ...] | None:
+    """Where there is a number that JSON would turn into null. Every record comes here, so what most parts are is
+    passed over first."""
+    if isinstance(data, float):
+        return None if isfinite(data) else ()
+    parts: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(data, dict):
+        parts = data.items()
+    elif isinstance(data, list):
+        parts = enumerate(data)
+    for name, part in parts:
+        if type(part) is str or part is None:
+            continue
+        found = _not_finite(part)
+        if found is not None:
+            return (name, *found)
+    return None
 
 
 def _invalid(message: str) -> Failed:

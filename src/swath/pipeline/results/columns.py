@@ -73,17 +73,20 @@ class Columns:
 
     def cells(self, row: Row) -> list[Any]:
         """The values of a row in the order of the columns, each of its column's kind or None. Raises Conflict."""
-        cells = _cells(row, with_record=row.has_data and self._had_record(row.item.record.seq))
-        if not cells.keys() <= self._known:
-            raise _changed(row)
         try:
-            values = map(cells.get, self.kinds)
             return [
                 None if value is None else convert(value)
-                for convert, value in zip(self._converters, values, strict=True)
+                for convert, value in zip(self._converters, self.values(row), strict=True)
             ]
         except TypeError:
             raise _changed(row) from None
+
+    def values(self, row: Row) -> list[Scalar]:
+        """The same, but each as it is in the record, for formats that have no types. Raises Conflict."""
+        cells = _cells(row, with_record=row.has_data and self._had_record(row.item.record.seq))
+        if not cells.keys() <= self._known:
+            raise _changed(row)
+        return list(map(cells.get, self.kinds))
 
     def takes(self, row: Row) -> bool:
         """Whether the first pass could see it: what came to its end since has columns that nobody knows of."""

@@ -10,7 +10,6 @@ import asyncio
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
 
 from swath.domain.attempt import Finding
 from swath.domain.errors import BadInput, Conflict
@@ -18,10 +17,12 @@ from swath.domain.job import JobStatus
 from swath.domain.policy import Keep
 from swath.domain.transitions import JobState
 from swath.domain.versions import current_job_id
+from swath.pipeline.results.compare_asked import asked_by, asked_for, input_mark, parts_of
 from swath.pipeline.results.compare_names import NamesSeen
 from swath.pipeline.results.compare_report import (
     BY_ITEM,
     INPUT,
+    Because,
     Change,
     Compared,
     Difference,
@@ -29,8 +30,8 @@ from swath.pipeline.results.compare_report import (
     Question,
     Summary,
 )
-from swath.pipeline.results.compare_table import CompareTable, Keyed, Meeting, Side, Unkeyed, WithoutRecord
-from swath.pipeline.results.flatten import Scalar, as_text, flatten
+from swath.pipeline.results.compare_table import Asked, CompareTable, Keyed, Meeting, Side, Unkeyed
+from swath.pipeline.results.flatten import Value, same_value, values_of
 from swath.pipeline.results.rows import Row, rows_of
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
@@ -46,6 +47,7 @@ class Comparison:
         self._storage = storage
         self._table = table
         self._question = question
+        self._needs_mark = bool(question.key) and not question.key_of_input
         self._names = NamesSeen(question)
         self._jobs: list[Compared] = []
 
@@ -62,45 +64,40 @@ class Comparison:
         self._names.check_fields()
 
     async def _load(self, side: Side, status: JobStatus, told: Callable[[int], None]) -> None:
-        everything = side is Side.B  # what B knows to be gone, or does not know, is in its items without a record
+        everything = side is Side.B  # its items tell what it was asked for, those without a record what is gone
         async with aclosing(rows_of(self._store, self._storage, status, everything=everything)) as batches:
             async for batch in batches:
                 await asyncio.to_thread(self._add, side, batch.rows)
                 told(batch.items)
 
     def _add(self, side: Side, rows: Sequence[Row]) -> None:
-        keyed, unkeyed, without = [], [], []
+        keyed, unkeyed, asked = [], [], list[Asked]()
         for row in rows:
             item_id = row.item.record.item_id
+            if side is Side.B and row.number == 1:
+                asked += self._asked(row)
             if not row.has_data:
-                asked = self._asked(row)
-                if asked is not None:
-                    without.append(WithoutRecord(asked, row.item.record.finding is Finding.NOT_FOUND))
                 continue
-            data = flatten(row.data)
+            data = values_of(row.data)
             key = self._key(side, row, data)
             if key is None:
                 unkeyed.append(Unkeyed(side, item_id, row.number))
                 continue
             counts = {name: value for name, value in data.items() if value is not None and self._question.takes(name)}
-            keyed.append(Keyed(side, key, item_id, row.number, counts))
-        self._table.add(keyed, unkeyed, without)
+            mark = input_mark(row.item.first) if side is Side.A and self._needs_mark else None
+            keyed.append(Keyed(side, key, item_id, row.number, counts, mark))
+        self._table.add(keyed, unkeyed, asked)
 
-    def _key(self, side: Side, row: Row, data: Mapping[str, Scalar]) -> tuple[str, ...] | None:
-        given = flatten(row.item.first.input, INPUT) if self._question.key else {}
+    def _key(self, side: Side, row: Row, data: Mapping[str, Value]) -> tuple[str, ...] | None:
+        given = values_of(row.item.first.input, INPUT) if self._question.key else {}
         self._names.see(side, data, given)
-        return self._parts({**data, **given}) if self._question.key else (row.item.record.item_id, str(row.number))
+        named = {**data, **given}
+        return parts_of(self._question.key, named) if self._question.key else (row.item.record.item_id, str(row.number))
 
-    def _asked(self, row: Row) -> tuple[str, ...] | None:
-        """What no other item can have; None when the key is in the records, of which any item may have any."""
-        if not self._question.key:
-            return (row.item.record.item_id,)
-        return self._parts(flatten(row.item.first.input, INPUT)) if self._question.key_is_input else None
-
-    def _parts(self, there: Mapping[str, Scalar]) -> tuple[str, ...] | None:
-        """None when a part of the key is not there, or is nothing."""
-        parts = tuple(_part(there.get(name)) for name in self._question.key)
-        return parts if all(parts) else None
+    def _asked(self, row: Row) -> list[Asked]:
+        """When the key is in the records any item may have any, so that one has none says nothing."""
+        none = not row.has_data and row.item.record.finding is Finding.NOT_FOUND and self._question.key_is_input
+        return [Asked(what, none) for what in asked_by(self._question, row.item.first)]
 
     async def _check_unchanged(self, before: JobStatus) -> None:
         now = await self._store.status(before.job.job_id)
@@ -134,12 +131,15 @@ class Comparison:
 
     def summary(self) -> Summary:
         """Blocks; goes through all records."""
-        counts, fields, same = dict.fromkeys(Change, 0), dict[str, FieldChanges](), 0
+        counts, reasons = dict.fromkeys(Change, 0), dict.fromkeys(Because, 0)
+        fields, same = dict[str, FieldChanges](), 0
         for one in self._all():
             if one is None:
                 same += 1
                 continue
             counts[one.change] += 1
+            if one.because is not None:
+                reasons[one.because] += 1
             for name, (before, after) in one.fields.items():
                 changes = fields.setdefault(name, FieldChanges())
                 if before is None:
@@ -154,6 +154,7 @@ class Comparison:
             key=self._question.key or BY_ITEM,
             same=same,
             counts={change.value: number for change, number in counts.items()},
+            unknown_because={reason.value: number for reason, number in reasons.items()},
             fields=dict(sorted(fields.items())),
         )
 
@@ -170,7 +171,8 @@ class Comparison:
             yield Difference(change=Change.NO_KEY, records=(1, 0) if of_a else (0, 1), items=items)
 
     def _difference(self, meeting: Meeting) -> Difference | None:
-        changed: dict[str, tuple[Scalar, Scalar]] = {}
+        changed: dict[str, tuple[Value, Value]] = {}
+        because: Because | None = None
         match meeting.counts:
             case (1, 1):
                 changed = _changed(*meeting.data)
@@ -180,14 +182,27 @@ class Comparison:
             case (0, 1):
                 change = Change.NEW
             case (1, 0):
-                change = Change.VANISHED if self._is_gone(meeting.key) else Change.UNKNOWN
+                because = self._unknown_because(meeting)
+                change = Change.VANISHED if because is None else Change.UNKNOWN
             case _:
                 change = Change.DUPLICATE_KEY
-        return Difference(change=change, key=meeting.key, records=meeting.counts, items=meeting.items, fields=changed)
+        return Difference(
+            change=change,
+            key=meeting.key,
+            records=meeting.counts,
+            items=meeting.items,
+            fields=changed,
+            because=because,
+        )
 
-    def _is_gone(self, key: tuple[str, ...]) -> bool:
-        asked = key if self._question.key else key[:1]  # an item without a record has none of any number
-        return self._jobs[Side.B].complete or self._table.has_no_record(asked)
+    def _unknown_because(self, meeting: Meeting) -> Because | None:
+        """None when it is known that the record is gone: somebody asked for it."""
+        asked = [
+            none for what in asked_for(self._question, meeting) if (none := self._table.has_none(what)) is not None
+        ]
+        if not asked:
+            return Because.NOT_ASKED
+        return None if self._jobs[Side.B].complete or all(asked) else Because.INCOMPLETE
 
 
 def _check(status: JobStatus) -> None:
@@ -203,17 +218,7 @@ def _check(status: JobStatus) -> None:
         raise BadInput(f"job {job_id!r} keeps pages and no records; make some with `swath jobs reextract` first")
 
 
-def _part(value: Scalar) -> str:
-    """1 and 1.0 are the same number in a key, too."""
-    return as_text(int(value) if isinstance(value, float) and value.is_integer() else value)
-
-
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Scalar, Scalar]]:
+def _changed(before: Mapping[str, Value], after: Mapping[str, Value]) -> dict[str, tuple[Value, Value]]:
     names = sorted({**before, **after})
     pairs = {name: (before.get(name), after.get(name)) for name in names}
-    return {name: pair for name, pair in pairs.items() if not _same(*pair)}
-
-
-def _same(before: Scalar, after: Scalar) -> bool:
-    """1 and 1.0 are the same number; 1 and true are not."""
-    return before == after and isinstance(before, bool) == isinstance(after, bool)
+    return {name: pair for name, pair in pairs.items() if not same_value(*pair)}

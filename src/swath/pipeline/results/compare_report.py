@@ -8,9 +8,20 @@ from typing import Final
 
 import msgspec
 
-from swath.pipeline.results.flatten import Scalar
+from swath.pipeline.results.flatten import Value
 
-__all__ = ["BY_ITEM", "INPUT", "Change", "Compared", "Difference", "FieldChanges", "Question", "Summary", "is_below"]
+__all__ = [
+    "BY_ITEM",
+    "INPUT",
+    "Because",
+    "Change",
+    "Compared",
+    "Difference",
+    "FieldChanges",
+    "Question",
+    "Summary",
+    "is_below",
+]
 
 INPUT: Final = "input"  # what the names of an item's input lie below
 BY_ITEM: Final = ("item_id", "record")  # the key when none is given: the item, and which of its records
@@ -27,6 +38,13 @@ class Change(StrEnum):
     NO_KEY = "no_key"  # the record lacks a part of the key
 
 
+class Because(StrEnum):
+    """Why nobody knows what became of a record."""
+
+    NOT_ASKED = "not_asked"  # job B has no item that asks for it
+    INCOMPLETE = "incomplete"  # job B may have missed it
+
+
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be compared: by which fields records are the same, and which others count. A name stands for what lies
     below it, too; no `fields` are all fields."""
@@ -36,9 +54,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     ignore: tuple[str, ...] = ()
 
     @property
+    def key_of_input(self) -> tuple[str, ...]:
+        """The parts of the key that are known of an item before anybody has asked the site for it."""
+        return tuple(name for name in self.key if name.startswith(f"{INPUT}."))
+
+    @property
     def key_is_input(self) -> bool:
-        """Whether the key is known of an item before anybody has asked the site for it."""
-        return all(name.startswith(f"{INPUT}.") for name in self.key)
+        """Whether all of the key is, so that no other item can have the record."""
+        return self.key_of_input == self.key
 
     def takes(self, field: str) -> bool:
         """Whether a difference in this field counts. Those of the key are the same, however they are written."""
@@ -51,13 +74,15 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """One key, or a record without. `fields`: before and after, in order of their names; null and missing are the same.
-    `records` of A and of B have the key; `items` are those of the first of each."""
+    `records` of A and of B have the key; `items` are those of the first of each. `because` is there for what is
+    unknown."""
 
     change: Change
     key: tuple[str, ...] = ()
     records: tuple[int, int] = (0, 0)
     items: tuple[str | None, str | None] = (None, None)
-    fields: dict[str, tuple[Scalar, Scalar]] = {}
+    fields: dict[str, tuple[Value, Value]] = {}
+    because: Because | None = None
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,13 +106,14 @@ class FieldChanges(msgspec.Struct, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """How many keys of each kind. `no_key` counts records."""
+    """How many keys of each kind. `no_key` counts records. `unknown_because`: the unknown ones by the reason."""
 
     a: Compared
     b: Compared
     key: tuple[str, ...]
     same: int
     counts: dict[str, int]
+    unknown_because: dict[str, int]
     fields: dict[str, FieldChanges]
 
 

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from swath.domain.errors import BadInput
-from swath.pipeline.results.flatten import Scalar
+from swath.pipeline.results.flatten import Value
 
-__all__ = ["CompareTable", "Keyed", "Meeting", "Side", "Unkeyed", "WithoutRecord", "compare_table"]
+__all__ = ["Asked", "CompareTable", "Keyed", "Meeting", "Side", "Unkeyed", "compare_table"]
 
 _CACHE_KIB: Final = 32_768
 _SCHEMA: Final = (
@@ -27,16 +27,12 @@ _SCHEMA: Final = (
     "PRAGMA synchronous = OFF",
     "PRAGMA temp_store = FILE",
     f"PRAGMA cache_size = -{_CACHE_KIB}",
-    "CREATE TABLE records (key TEXT, side INTEGER, item_id TEXT, number INTEGER, data BLOB)",
+    "CREATE TABLE records (key TEXT, side INTEGER, item_id TEXT, number INTEGER, data BLOB, mark TEXT)",
     "CREATE TABLE unkeyed (side INTEGER, item_id TEXT, number INTEGER)",
-    "CREATE TABLE without_record (asked TEXT PRIMARY KEY, has_none INTEGER) WITHOUT ROWID",
+    "CREATE TABLE asked (what TEXT, has_none INTEGER)",
     "BEGIN",
 )
-_IN_ORDER: Final = "SELECT key, side, item_id, data FROM records ORDER BY key, side, item_id, number"
-_ADD_WITHOUT_RECORD: Final = """
-    INSERT INTO without_record VALUES (?, ?)
-    ON CONFLICT (asked) DO UPDATE SET has_none = min(has_none, excluded.has_none)
-"""
+_IN_ORDER: Final = "SELECT key, side, item_id, data, mark FROM records ORDER BY key, side, item_id, number"
 
 
 class Side(IntEnum):
@@ -55,30 +51,35 @@ class Unkeyed(NamedTuple):
 
 
 class Keyed(NamedTuple):
-    """A record with what of it is compared."""
+    """A record with what of it is compared. `mark` is that of its item's input, if it is needed."""
 
     side: Side
     key: tuple[str, ...]
     item_id: str
     number: int
-    data: Mapping[str, Scalar]
+    data: Mapping[str, Value]
+    mark: str | None = None
 
 
-class WithoutRecord(NamedTuple):
-    """An item of job B that has no record, by what of the key was known before it was asked for. `has_none`: the site
-    says that there is none, instead of nobody knowing."""
+class Asked(NamedTuple):
+    """An item of job B by what was known of it before the site was asked. `has_none`: the site says that there is no
+    such record, instead of there being one, or nobody knowing."""
 
-    asked: tuple[str, ...]
+    what: tuple[str, ...]
     has_none: bool
 
 
 class Meeting(NamedTuple):
-    """All records of one key: how many there are of each job, and the first of each."""
+    """All records of one key: how many there are of each job, and the first of each; `mark` is that of A's."""
 
     key: tuple[str, ...]
     counts: tuple[int, int]
     items: tuple[str | None, str | None]
-    data: tuple[Mapping[str, Scalar], Mapping[str, Scalar]]
+    data: tuple[Mapping[str, Value], Mapping[str, Value]]
+    mark: str | None = None
+
+
+_First = tuple[str, bytes, str | None]  # the item, data and mark of a record
 
 
 class CompareTable:
@@ -87,16 +88,20 @@ class CompareTable:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def add(self, keyed: Iterable[Keyed], unkeyed: Iterable[Unkeyed], without: Iterable[WithoutRecord]) -> None:
-        """Some records, and some items that have none."""
-        rows = [(_text(one.key), one.side, one.item_id, one.number, msgspec.json.encode(one.data)) for one in keyed]
-        self._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", rows)
+    def add(self, keyed: Iterable[Keyed], unkeyed: Iterable[Unkeyed], asked: Iterable[Asked]) -> None:
+        """Some records, and some of what job B was asked for."""
+        rows = [
+            (_text(one.key), one.side, one.item_id, one.number, msgspec.json.encode(one.data), one.mark)
+            for one in keyed
+        ]
+        self._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?)", rows)
         self._db.executemany("INSERT INTO unkeyed VALUES (?, ?, ?)", unkeyed)
-        self._db.executemany(_ADD_WITHOUT_RECORD, [(_text(one.asked), one.has_none) for one in without])
+        self._db.executemany("INSERT INTO asked VALUES (?, ?)", [(_text(one.what), one.has_none) for one in asked])
 
     def close_intake(self) -> None:
         """Nothing more is put in."""
         self._db.execute("CREATE INDEX by_key ON records (key, side, item_id, number)")
+        self._db.execute("CREATE INDEX by_what ON asked (what, has_none)")
         self._db.execute("COMMIT")
 
     def count(self, side: Side) -> tuple[int, int]:
@@ -107,11 +112,11 @@ class CompareTable:
         ]
         return counts[0], counts[1]
 
-    def has_no_record(self, asked: tuple[str, ...]) -> bool:
-        """Whether items of job B asked for it, and for each of them the site has none."""
-        query = "SELECT has_none FROM without_record WHERE asked = ?"
-        found = self._db.execute(query, [_text(asked)]).fetchone()
-        return found is not None and bool(found[0])
+    def has_none(self, what: tuple[str, ...]) -> bool | None:
+        """Whether for each item of job B that asked for it the site has none; None if no item did."""
+        query = "SELECT min(has_none) FROM asked WHERE what = ?"
+        least = self._db.execute(query, [_text(what)]).fetchone()[0]
+        return None if least is None else bool(least)
 
     def unkeyed(self) -> Iterator[Unkeyed]:
         """Job A's first, by item."""
@@ -121,14 +126,14 @@ class CompareTable:
     def meetings(self) -> Iterator[Meeting]:
         """In order of the keys."""
         key: str | None = None
-        counts, first = [0, 0], list[tuple[str, bytes] | None]((None, None))
-        for found, side, item_id, data in self._db.execute(_IN_ORDER):
+        counts, first = [0, 0], list[_First | None]((None, None))
+        for found, side, item_id, data, mark in self._db.execute(_IN_ORDER):
             if found != key:
                 if key is not None:
                     yield _meeting(key, counts, first)
                 key, counts, first = found, [0, 0], [None, None]
             counts[side] += 1
-            first[side] = first[side] or (item_id, data)
+            first[side] = first[side] or (item_id, data, mark)
         if key is not None:
             yield _meeting(key, counts, first)
 
@@ -137,13 +142,14 @@ def _text(parts: tuple[str, ...]) -> str:
     return msgspec.json.encode(parts).decode()
 
 
-def _meeting(key: str, counts: Sequence[int], first: Sequence[tuple[str, bytes] | None]) -> Meeting:
+def _meeting(key: str, counts: Sequence[int], first: Sequence[_First | None]) -> Meeting:
     a, b = first
     return Meeting(
         tuple(msgspec.json.decode(key)),
         (counts[0], counts[1]),
         (a and a[0], b and b[0]),
         ({} if a is None else msgspec.json.decode(a[1]), {} if b is None else msgspec.json.decode(b[1])),
+        a and a[2],
     )
 
 

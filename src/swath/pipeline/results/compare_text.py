@@ -14,13 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from swath.pipeline.results.compare_report import Difference, Summary
-from swath.pipeline.results.flatten import Scalar, as_text, json_text
+from swath.pipeline.results.flatten import Value, as_text, json_text
 from swath.pipeline.results.texts import safe_cell
 
 __all__ = ["csv_pieces", "json_pieces", "told_apart"]
 
 _PIECE_DIFFERENCES: Final = 500
 _JOBS: Final = ("a", "b")
+_LAST: Final = ("records_a", "records_b", "field", "before", "after", "because")
 
 
 def json_pieces(summary: Summary, differences: Iterable[Difference]) -> Iterator[bytes]:
@@ -40,38 +41,40 @@ def _json(one: Difference, names: Sequence[str]) -> dict[str, Any]:
         "items": dict(zip(_JOBS, one.items, strict=True)),
         "records": dict(zip(_JOBS, one.records, strict=True)),
         "fields": {name: {"before": before, "after": after} for name, (before, after) in one.fields.items()},
+        "because": one.because,
     }
 
 
 def csv_pieces(summary: Summary, differences: Iterable[Difference]) -> Iterator[bytes]:
     """A line for each changed field, and one for every other difference. Safe for spreadsheets, as exports are."""
     names = [f"key_{name}" for name in summary.key]
-    yield _lines([["change", *names, "item_a", "item_b", "records_a", "records_b", "field", "before", "after"]])
+    yield _lines([["change", *names, "item_a", "item_b", *_LAST]])
     for some in _some(differences):
         yield _lines([cells for one in some for cells in _cells(one, len(names))])
 
 
-def told_apart(before: Scalar, after: Scalar) -> tuple[Scalar, Scalar]:
-    """A change for people to see: text is in quotes where it reads like the value that it is not, 7 and "7"."""
+def told_apart(before: Value, after: Value) -> tuple[Value, Value]:
+    """A change for people to see: text is in quotes where it reads like the value that it is not, 7 and "7", [] and
+    "[]"."""
     if as_text(before) != as_text(after):
         return before, after
     return _quoted(before), _quoted(after)
 
 
-def _quoted(value: Scalar) -> Scalar:
+def _quoted(value: Value) -> Value:
     return json_text(value) if isinstance(value, str) else value
 
 
-def _cells(one: Difference, key_parts: int) -> Iterator[list[Scalar]]:
+def _cells(one: Difference, key_parts: int) -> Iterator[list[Value]]:
     key = one.key or ("",) * key_parts
-    head: list[Scalar] = [one.change.value, *key, *one.items, *one.records]
+    head: list[Value] = [one.change.value, *key, *one.items, *one.records]
     if not one.fields:
-        yield [*head, None, None, None]
+        yield [*head, None, None, None, one.because]
     for name, (before, after) in one.fields.items():
-        yield [*head, name, *told_apart(before, after)]
+        yield [*head, name, *told_apart(before, after), one.because]
 
 
-def _lines(rows: Sequence[Sequence[Scalar]]) -> bytes:
+def _lines(rows: Sequence[Sequence[Value]]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\r\n").writerows([[safe_cell(cell) for cell in row] for row in rows])
     return text.getvalue().encode()

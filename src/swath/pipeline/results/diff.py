@@ -24,7 +24,7 @@ from swath.domain.versions import DIFF_KEY, is_read_from, version_of
 from swath.pipeline.finish.artifacts import DATA_FILE
 from swath.pipeline.results.bulk_read import contents_of_many, in_groups
 from swath.pipeline.results.current import current_at
-from swath.pipeline.results.flatten import Scalar, flatten
+from swath.pipeline.results.flatten import Value, as_text, same_value, values_of
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
@@ -36,15 +36,13 @@ MOST_FIELDS: Final = 1_000  # records whose names are data would else make a fie
 OTHER_FIELDS: Final = "(others)"
 VALUE_CHARACTERS: Final = 200
 
-_NOTHING: Final = frozenset({None, "", "[]", "{}"})
-
 
 class Example(msgspec.Struct, frozen=True):
-    """A value, or an end, in both versions; long ones are cut."""
+    """A value, or an end, in both versions; long ones are cut, and a long list is the beginning of its text."""
 
     item_id: str
-    before: Scalar
-    after: Scalar
+    before: Value
+    after: Value
 
 
 class FieldDiff(msgspec.Struct):
@@ -173,27 +171,27 @@ def _add_all(
             _add_gone(diff, record)
 
 
-def _rows(data: bytes | None) -> list[dict[str, Scalar]]:
+def _rows(data: bytes | None) -> list[dict[str, Value]]:
     if data is None:
         return []
     decoded = msgspec.json.decode(data)
-    return [flatten(one) for one in decoded] if isinstance(decoded, list) else [flatten(decoded)]
+    return [values_of(one) for one in decoded] if isinstance(decoded, list) else [values_of(decoded)]
 
 
-def _add_same(diff: Diff, rows: Sequence[Mapping[str, Scalar]]) -> None:
+def _add_same(diff: Diff, rows: Sequence[Mapping[str, Value]]) -> None:
     """What `_add_values` does with rows that were the same before, which most are."""
     fields = diff.fields
     for row in rows:
         for name, value in row.items():
-            if value not in _NOTHING:
+            if value or not _is_nothing(value):
                 (fields.get(name) or _field(diff, name)).same += 1
 
 
 def _add_values(
-    diff: Diff, item_id: str, before: Sequence[Mapping[str, Scalar]], after: Sequence[Mapping[str, Scalar]]
+    diff: Diff, item_id: str, before: Sequence[Mapping[str, Value]], after: Sequence[Mapping[str, Value]]
 ) -> bool:
     """Records of a list are compared by their place in it. Whether all is the same."""
-    same, none = True, dict[str, Scalar]()
+    same, none = True, dict[str, Value]()
     for old, new in zip_longest(before, after, fillvalue=none):
         for name in (*new, *(name for name in old if name not in new)):
             was, becomes = old.get(name), new.get(name)
@@ -210,12 +208,17 @@ def _add_values(
     return same
 
 
-def _change(was: Scalar, becomes: Scalar) -> str | None:
-    if was in _NOTHING:
-        return None if becomes in _NOTHING else "filled"
-    if becomes in _NOTHING:
+def _change(was: Value, becomes: Value) -> str | None:
+    if _is_nothing(was):
+        return None if _is_nothing(becomes) else "filled"
+    if _is_nothing(becomes):
         return "lost"
-    return "same" if was == becomes and isinstance(was, bool) is isinstance(becomes, bool) else "changed"
+    return "same" if same_value(was, becomes) else "changed"
+
+
+def _is_nothing(value: Value) -> bool:
+    """Null, and what is empty; but 0 and false say something."""
+    return not value and (value is None or isinstance(value, (str, list, dict)))
 
 
 def _field(diff: Diff, name: str) -> FieldDiff:
@@ -243,7 +246,8 @@ def _keep(examples: dict[str, list[Example]], what: str, example: Example) -> No
         kept.append(example)
 
 
-def _short(value: Scalar) -> Scalar:
-    if isinstance(value, str) and len(value) > VALUE_CHARACTERS:
-        return value[: VALUE_CHARACTERS - 1] + "…"
-    return value
+def _short(value: Value) -> Value:
+    if not isinstance(value, (str, list, dict)):
+        return value
+    text = as_text(value)
+    return value if len(text) <= VALUE_CHARACTERS else text[: VALUE_CHARACTERS - 1] + "…"

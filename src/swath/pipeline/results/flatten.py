@@ -1,20 +1,24 @@
 """Nested records as one row of named values, by rules that never depend on other records (docs/how-to/export.md).
 
-Objects become dotted columns, lists JSON text. Different places in a record never share a column, and no column of a
-record has the name of a provenance column.
+Objects become dotted columns, lists JSON text; where values are compared, lists stay lists. Different places in a
+record never share a column, and no column of a record has the name of a provenance column.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["OURS", "VALUE", "Scalar", "as_text", "flatten", "json_text"]
+__all__ = ["OURS", "VALUE", "Scalar", "Value", "as_text", "flatten", "json_text", "same_value", "values_of"]
 
 Scalar = str | int | float | bool | None
 """What a cell can hold."""
+
+Value = Scalar | list[Any] | dict[str, Any]
+"""What a field can be: a list as a whole, and an object only if there is nothing in it."""
 
 OURS: Final = "_"  # what provenance columns begin with; a record's own names that do get a second one
 VALUE: Final = "value"  # the column of a record that is no object
@@ -25,19 +29,29 @@ def flatten(record: Any, under: str | None = None) -> dict[str, Scalar]:
 
     `under` is the column that it lies in, if it is not the record itself.
     """
-    flat: dict[str, Scalar] = {}
+    return _by_name(record, under, _cell)
+
+
+def values_of(record: Any, under: str | None = None) -> dict[str, Value]:
+    """The same by the same names, but each value as it is, so that a list is not the text that it would be written
+    as."""
+    return _by_name(record, under, _as_it_is)
+
+
+def _by_name(record: Any, under: str | None, made: Callable[[Any], Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
     if under is not None:
-        _put(flat, under, record)
+        _put(flat, under, record, made)
         return flat
     if not isinstance(record, dict):
-        flat[VALUE] = _cell(record)
+        flat[VALUE] = made(record)
         return flat
     for key, value in record.items():
         name = _column(key)
         if isinstance(value, str):  # as most are
             flat[name] = value
         else:
-            _put(flat, name, value)
+            _put(flat, name, value, made)
     return flat
 
 
@@ -47,12 +61,12 @@ def _column(key: str) -> str:
     return OURS + name if name.startswith(OURS) else name
 
 
-def _put(flat: dict[str, Scalar], column: str, value: Any) -> None:
+def _put(flat: dict[str, Any], column: str, value: Any, made: Callable[[Any], Any]) -> None:
     if isinstance(value, dict) and value:
         for key, part in value.items():
-            _put(flat, f"{column}.{_escaped(key)}", part)
+            _put(flat, f"{column}.{_escaped(key)}", part, made)
     else:
-        flat[column] = _cell(value)
+        flat[column] = made(value)
 
 
 def _escaped(key: str) -> str:
@@ -66,13 +80,28 @@ def _cell(value: Any) -> Scalar:
     return json_text(value)
 
 
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
 def json_text(value: Any) -> str:
     """Compact, in the order that it has."""
     return msgspec.json.encode(value).decode()
 
 
-def as_text(value: Scalar) -> str:
+def as_text(value: Value) -> str:
     """A cell where all is text: JSON, but for text itself; nothing for null."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json_text(value)
+
+
+def same_value(before: Value, after: Value) -> bool:
+    """1 and 1.0 are the same number; 1 and true are not, nor a list and its text. The order of names means nothing."""
+    if isinstance(before, list):
+        return isinstance(after, list) and len(before) == len(after) and all(map(same_value, before, after))
+    if isinstance(before, dict):
+        if not isinstance(after, dict) or before.keys() != after.keys():
+            return False
+        return all(same_value(part, after[name]) for name, part in before.items())
+    return before == after and isinstance(before, bool) is isinstance(after, bool)

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from swath.pipeline.results.columns import Columns, distinct
-from swath.pipeline.results.flatten import VALUE, Scalar, as_text
+from swath.pipeline.results.flatten import VALUE, Value, as_text
 from swath.pipeline.results.rows import Row
 
 __all__ = ["PROVENANCE", "CsvText", "JsonLines", "TextFormat", "safe_cell"]
@@ -22,8 +22,11 @@ __all__ = ["PROVENANCE", "CsvText", "JsonLines", "TextFormat", "safe_cell"]
 PROVENANCE: Final = "_provenance"  # the key of a JSON line that is ours
 
 _ALIKE: Final = re.compile("_+provenance")
-# What spreadsheets begin a formula with, also in full width, and the white space that they skip before it.
-_FORMULA: Final = tuple("=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\uff20")
+# What spreadsheets begin a formula with, also in full width, the white space that they skip before it, and the
+# byte-order mark, which readers take off the first cell of a file.
+_FORMULA: Final = tuple(
+    "=+-@\t\r\n\ufeff\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\uff20"
+)
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
@@ -52,7 +55,7 @@ class CsvText:
 
     def encode(self, rows: Sequence[Row]) -> bytes:
         """See TextFormat."""
-        return self._lines([self._columns.cells(row) for row in rows])
+        return self._lines([self._columns.values(row) for row in rows])
 
     def _lines(self, lines: Sequence[Sequence[Any]]) -> bytes:
         text, cell = io.StringIO(newline=""), self._cell
@@ -60,7 +63,7 @@ class CsvText:
         return text.getvalue().encode()
 
 
-def safe_cell(value: Scalar) -> str:
+def safe_cell(value: Value) -> str:
     """A cell that a spreadsheet shows as it is: text that it would take for a formula begins with an apostrophe.
 
     Numbers, and text that is nothing but a number, compute nothing and stay as they are.

@@ -17,7 +17,7 @@ from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.jobs.export_progress import steps
 from swath.entrypoints.cli.output import counted, print_table
 from swath.pipeline.results.compare import Comparison
-from swath.pipeline.results.compare_report import Change, Compared, Difference, Question, Summary
+from swath.pipeline.results.compare_report import Because, Change, Compared, Difference, Question, Summary
 from swath.pipeline.results.compare_table import compare_table
 from swath.pipeline.results.compare_text import csv_pieces, json_pieces, told_apart
 from swath.pipeline.results.flatten import as_text
@@ -34,6 +34,7 @@ _WORDS = {
     Change.DUPLICATE_KEY: "duplicate key",
     Change.NO_KEY: "no key",
 }
+_REASONS = {Because.NOT_ASKED: "not asked for", Because.INCOMPLETE: "not complete"}
 _PIECES = {"json": json_pieces, "csv": csv_pieces}
 LONGEST_CELL = 40
 
@@ -128,8 +129,12 @@ def _job(job: Compared) -> str:
 
 def _warnings(summary: Summary) -> Iterator[str]:
     counts = summary.counts
-    if counts[Change.UNKNOWN]:
+    if summary.unknown_because[Because.INCOMPLETE]:
         yield f"{_incomplete(summary.b)}: what it lacks may be there all the same, so it is unknown"
+    not_asked = summary.unknown_because[Because.NOT_ASKED]
+    if not_asked:
+        lacked = f"{counted(not_asked, 'record')} of job {summary.a.job_id}"
+        yield f"job {summary.b.job_id} was not asked for {lacked}, having no such item, so that is unknown"
     if counts[Change.NEW] and not summary.a.complete:
         yield f"{_incomplete(summary.a)}: what is new may have been there before"
     if counts[Change.DUPLICATE_KEY]:
@@ -174,7 +179,7 @@ def _rows(one: Difference) -> Iterator[tuple[str, ...]]:
         yield word, key, "", *(counted(number, "record") for number in one.records)
         return
     if not one.fields:
-        yield word, key, "", "", ""
+        yield word, key, "", "", "" if one.because is None else _REASONS[one.because]
     for name, pair in one.fields.items():
         yield word, key, name, *(_short(as_text(value)) for value in told_apart(*pair))
 

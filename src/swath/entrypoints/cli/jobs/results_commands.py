@@ -137,8 +137,8 @@ def export(job_id: str, **order: Any) -> int:
 def compare(a: str, b: str, **wanted: Any) -> int:
     """Compare the records of job B with those of the earlier job A: new, changed, vanished. Exits 0 in any case.
 
-    A record that B lacks has vanished if B is complete, or if the key is the item or its input and the site told B that
-    there is none; otherwise it is unknown.
+    A record that B was asked for and lacks has vanished if B is complete, or if the key is the item or its input and
+    the site told B that there is none; otherwise it is unknown.
     """
     from swath.entrypoints.cli.jobs.compare import Wanted, compare_jobs
 
