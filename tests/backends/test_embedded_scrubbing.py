@@ -89,10 +89,10 @@ async def test_a_store_that_often_loses_jobs_is_scrubbed_for_many_at_once(
     before = scraps(tmp_path)
     for job_id in others:
         await delete(store, job_id)
-    assert (before, scraps(tmp_path)) == ([], [len(others)])
+    assert (before, scraps(tmp_path)) == (0, len(others))
     store._db._scrubber._rests_until = 0.0
     await loaded(store, "any", "other", 1)
-    assert (scraps(tmp_path), left_in(tmp_path)) == ([], {})
+    assert (scraps(tmp_path), left_in(tmp_path)) == (0, {})
 
 
 async def test_what_was_put_off_is_done_before_the_store_is_closed(
@@ -104,6 +104,10 @@ async def test_what_was_put_off_is_done_before_the_store_is_closed(
         await delete(store, job_id)
     with others_connection(tmp_path) as other:
         other.execute("SELECT * FROM meta").fetchall()
+        looking = EmbeddedStore.open(tmp_path, FakeClock(), lease_seconds=15.0)
+        await looking.jobs()
+        await looking.close()
+        assert scraps(tmp_path) == 3, "who only looks writes nothing"
         await store.close()
         assert left_in(tmp_path) == {}
 
@@ -123,7 +127,26 @@ async def test_who_reads_is_waited_for_and_the_file_not_written_anew_again(
         assert left_in(tmp_path) != {}
     monkeypatch.setattr(scrubbing, "run_in_turn", None)
     await loaded(store, "any", "other", 1)
-    assert (scraps(tmp_path), left_in(tmp_path)) == ([], {})
+    assert (scraps(tmp_path), left_in(tmp_path)) == (0, {})
+
+
+async def test_what_another_process_has_finished_spares_nobody_the_next_time(
+    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrubbing, "_SECONDS", 0.05)
+    monkeypatch.setattr(scrubbing, "_REST_TIMES", 0.0)
+    first, *others = await jobs_of_all_sizes(store)
+    with others_connection(tmp_path) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM meta").fetchall()
+        await delete(store, first)
+    another = EmbeddedStore.open(tmp_path, FakeClock(), lease_seconds=15.0)
+    await another._db.scrub()
+    await another.close()
+    assert scraps(tmp_path) == 0
+    for job_id in others:
+        await delete(store, job_id)
+    assert (scraps(tmp_path), left_in(tmp_path)) == (0, {})
 
 
 async def test_a_large_store_is_scrubbed_only_while_no_lease_is_out(
@@ -134,13 +157,15 @@ async def test_a_large_store_is_scrubbed_only_while_no_lease_is_out(
     await loaded(store, "at-work", "other", 5)
     leases = await claim_all(store)
     await delete(store, secret[0])
-    assert scraps(tmp_path) == [1]
+    assert scraps(tmp_path) == 1
     for lease in leases:
         await store.release("worker", lease.fence)
     await delete(store, secret[1])
-    assert scraps(tmp_path) == []
+    assert scraps(tmp_path) == 0
 
 
-def scraps(folder: Path) -> list[int]:
+def scraps(folder: Path) -> int:
+    """After how many deletions the store was not scrubbed."""
     with others_connection(folder) as db:
-        return [value for (value,) in db.execute("SELECT value FROM meta WHERE key = 'scraps'")]
+        told = dict(db.execute("SELECT key, value FROM meta WHERE key IN ('scraps', 'scrubbed')").fetchall())
+    return int(told.get("scraps", 0)) - int(told.get("scrubbed", 0))

@@ -19,10 +19,13 @@ __all__ = ["Scrubber", "note_scraps"]
 _SECONDS: Final = 3.0  # in which those who read or write are to let go for a moment
 _REST_TIMES: Final = 200.0  # as long as it took, until the next time
 _LARGE_BYTES: Final = 1 << 30  # takes so long that leases could run out meanwhile
+_SCRUBBED: Final = (
+    "INSERT INTO meta VALUES ('scrubbed', ?) ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)"
+)
 
 
 def note_scraps(db: sqlite3.Connection) -> None:
-    """The rows of a job are gone, and what is left of them is to go as well."""
+    """The rows of a job are gone, and what is left of them is to go as well. Deletions are numbered."""
     db.execute("INSERT INTO meta VALUES ('scraps', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1")
 
 
@@ -31,20 +34,25 @@ class Scrubber:
 
     def __init__(self) -> None:
         self._rests_until = 0.0
-        self._written_for = 0  # so many deletions the file was written anew; what is missing is the log
+        self._written_for = 0  # the last deletion for which the file was written anew; what is missing is the log
+        self._put_off = False
 
     def scrub(self, db: sqlite3.Connection, *, last: bool = False) -> None:
         """Does it if there is something to do, unless it was done a short while ago or somebody is in the way: then a
-        later call will. The `last` one, before the file is closed, does not rest."""
+        later call will. The `last` one, before the file is closed, does what was put off, and nothing for those who
+        have only looked."""
+        if last and not self._put_off:
+            return
         if last:
             self._rests_until = 0.0
         with suppress(sqlite3.Error):  # a full disk, or a store that is never at rest
             scraps = _scraps(db)
-            if not scraps or _is_in_use(db) or not self._is_written_anew(db, scraps):
+            self._put_off = scraps is not None
+            if scraps is None or _is_in_use(db) or not self._is_written_anew(db, scraps):
                 return
             if empty_log(db, _SECONDS):
-                db.execute("DELETE FROM meta WHERE key = 'scraps' AND value = ?", (scraps,))
-                self._written_for = 0
+                db.execute(_SCRUBBED, (scraps,))
+                self._put_off = False
 
     def _is_written_anew(self, db: sqlite3.Connection, scraps: int) -> bool:
         begun = time.monotonic()
@@ -60,9 +68,11 @@ class Scrubber:
         return scraps == self._written_for
 
 
-def _scraps(db: sqlite3.Connection) -> int:
-    found = db.execute("SELECT value FROM meta WHERE key = 'scraps'").fetchone()
-    return 0 if found is None else int(found[0])
+def _scraps(db: sqlite3.Connection) -> int | None:
+    """The number of the last deletion; None when nothing has been deleted since the store was scrubbed."""
+    told = dict(db.execute("SELECT key, value FROM meta WHERE key IN ('scraps', 'scrubbed')").fetchall())
+    last = int(told.get("scraps", 0))
+    return last if last > told.get("scrubbed", 0) else None
 
 
 def _is_in_use(db: sqlite3.Connection) -> bool:
