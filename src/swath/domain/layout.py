@@ -53,7 +53,7 @@ class PackedAt(NamedTuple):
     @classmethod
     def of(cls, key: str) -> PackedAt | None:
         """None when the key is that of a file by itself."""
-        return _packed_at(key)
+        return _packed_at(key) if key.startswith(PACKS) else None
 
 
 @lru_cache(4_096)  # whoever reads the files of many items asks several times about each

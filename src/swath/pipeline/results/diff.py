@@ -36,6 +36,8 @@ MOST_FIELDS: Final = 1_000  # records whose names are data would else make a fie
 OTHER_FIELDS: Final = "(others)"
 VALUE_CHARACTERS: Final = 200
 
+_DATA_KEY: Final = f"/{DATA_FILE}"
+
 
 class Example(msgspec.Struct, frozen=True):
     """A value, or an end, in both versions; long ones are cut, and a long list is the beginning of its text."""
@@ -86,8 +88,10 @@ class _Held(NamedTuple):
 
     @classmethod
     def of(cls, job_id: str, record: ItemRecord) -> _Held:
-        ours = (one for one in record.artifacts if one.key.endswith(f"/{DATA_FILE}"))
-        return cls(job_id, record, next((one for one in ours if file_of(record.item_id, one.key) == DATA_FILE), None))
+        for one in record.artifacts:
+            if one.key.endswith(_DATA_KEY) and file_of(record.item_id, one.key) == DATA_FILE:
+                return cls(job_id, record, one)
+        return cls(job_id, record, None)
 
     @property
     def size(self) -> int:
