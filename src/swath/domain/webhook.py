@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["RETRY_SECONDS", "Delivery", "Webhook", "WebhookState", "noted", "resent"]
+__all__ = ["RETRY_SECONDS", "Delivery", "Webhook", "WebhookState", "logged", "noted", "resent"]
 
 RETRY_SECONDS: Final = (2.0, 4.0, 8.0)
 GONE: Final = 410  # the receiver says that it wants no more of these
@@ -77,8 +77,12 @@ def noted(webhook: Webhook, delivery: Delivery, retry_seconds: Sequence[float] =
         state = WebhookState.GIVEN_UP
     else:
         state, due_at = WebhookState.PENDING, delivery.at + delivery.seconds + retry_seconds[tries - 1]
-    deliveries = (*webhook.deliveries, delivery)[-MOST_KEPT:]
-    return msgspec.structs.replace(webhook, state=state, due_at=due_at, tries=tries, deliveries=deliveries)
+    return msgspec.structs.replace(logged(webhook, delivery), state=state, due_at=due_at, tries=tries)
+
+
+def logged(webhook: Webhook, delivery: Delivery) -> Webhook:
+    """The webhook with one more try in its log, and nothing else of it changed."""
+    return msgspec.structs.replace(webhook, deliveries=(*webhook.deliveries, delivery)[-MOST_KEPT:])
 
 
 def resent(webhook: Webhook, now: float) -> Webhook:

@@ -295,6 +295,38 @@ async def test_a_person_can_send_it_again(tmp_path: Path) -> None:
             await resend(store, clock, "nobody")
 
 
+@pytest.mark.parametrize("first_ends", [True, False], ids=["the first ends first", "the second ends first"])
+async def test_what_was_sent_while_a_person_had_it_sent_again_is_in_the_log(tmp_path: Path, first_ends: bool) -> None:
+    """Both were received, so both are told of; and neither makes the other be sent once more."""
+    may_end = [asyncio.Event(), asyncio.Event()]
+
+    def held(number: int) -> Answer:
+        async def answer(writer: asyncio.StreamWriter) -> None:
+            await may_end[number].wait()
+            await saying(200 + number)(writer)
+
+        return answer
+
+    async with office(tmp_path, held(0), held(1)) as one:
+        courier, order = one.outside.courier, [0, 1] if first_ends else [1, 0]
+        await one.end_job()
+        await courier.run_once()
+        await one.receiver.until(1)
+        await resend(one.services.store, one.services.clock, "job")
+        await courier.run_once()
+        await one.receiver.until(2)
+        may_end[order[0]].set()
+        async with asyncio.timeout(60):
+            while not (webhook := await one.webhook()).deliveries:
+                await asyncio.sleep(0.01)
+        assert webhook.state is (WebhookState.PENDING if first_ends else WebhookState.DELIVERED)
+        may_end[order[1]].set()
+        await courier.settle()
+        webhook = await one.webhook()
+        assert (webhook.state, webhook.due_at, webhook.tries) == (WebhookState.DELIVERED, None, 1)
+        assert [delivery.status for delivery in webhook.deliveries] == [200 + number for number in order]
+
+
 async def test_a_job_that_told_nobody_has_nothing_to_send_again(tmp_path: Path) -> None:
     async with office(tmp_path) as one:
         await ready(one.services.store)

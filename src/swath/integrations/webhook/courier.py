@@ -17,7 +17,7 @@ import msgspec
 from swath.domain.errors import Failed, StoreUnavailable, SwathError, UnknownName
 from swath.domain.job import WaitingFor
 from swath.domain.secret import Secret
-from swath.domain.webhook import RETRY_SECONDS, Delivery, Webhook, WebhookState, noted
+from swath.domain.webhook import RETRY_SECONDS, Delivery, Webhook, WebhookState, logged, noted
 from swath.integrations.webhook.payload import Payload
 from swath.integrations.webhook.sign import signature_headers
 from swath.observe.context import serve_job
@@ -34,6 +34,7 @@ _log = logging.getLogger("swath.webhook")
 MOST_AT_ONCE: Final = 32
 REST_SECONDS: Final = 5.0  # between looks for what others have left behind; what happens here is known at once
 READING_PART: Final = 0.8  # of a lease, for reading results; what is left of it is for the commit
+NOTE_TRIES: Final = 5  # against others who note something of the same webhook
 MOST_ANSWER_BYTES: Final = 1 << 20
 LEAVE_SECONDS: Final = 12.0  # for what is being sent when the process stops; it is sent again if that is not enough
 
@@ -125,14 +126,29 @@ class Courier:
         reach("before_webhook_send")
         delivery = await self._send(webhook, sent_at, body)
         reach("after_webhook_send")
-        after = noted(webhook, delivery, self._options.retry_seconds)
-        if not await self._outbox.note_webhook(after):
-            _log.info("job %s: its webhook was changed while it was sent, by a person or another process", after.job_id)
+        after = await self._note(webhook, delivery)
+        if after is None:
+            _log.info("job %s: somebody else sends its webhook as well, or has by now", webhook.job_id)
             return
         reach("after_webhook_note")
         if after.due_at is not None:
             self._due_at[after.webhook_id] = after.due_at
         _tell(after, delivery)
+
+    async def _note(self, webhook: Webhook, delivery: Delivery) -> Webhook | None:
+        """The webhook after this try. None when it is not ours any more: a person has had it sent again, or it was
+        given to another. Then the try is put into the log alone: the receiver has had it."""
+        known: Webhook | None = webhook
+        for _ in range(NOTE_TRIES):
+            if known is None:
+                return None
+            ours = known.due_at == webhook.due_at  # every hold and every wish to send again has a due time of its own
+            after = noted(known, delivery, self._options.retry_seconds) if ours else logged(known, delivery)
+            if await self._outbox.note_webhook(after):
+                return after if ours else None
+            found = await self._outbox.webhooks(webhook.job_id)
+            known = next((one for one in found if one.webhook_id == webhook.webhook_id), None)
+        return None
 
     async def _body(self, webhook: Webhook, sent_at: int) -> bytes:
         try:
