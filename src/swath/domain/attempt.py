@@ -27,7 +27,7 @@ class Finding(StrEnum):
 NO_COST: Final = 0.0  # this very object is left out where attempts are written
 
 
-class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
+class Attempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One try at an item. Times are Unix seconds; `bytes` is what came over the wire for it.
 
     `proxy_tier` is the dearest way out that it took, `cost` what that is reckoned to cost, in the operator's money.
@@ -45,7 +45,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_hits: int = 0
 
 
-class Tries(msgspec.Struct, frozen=True):
+class Tries(msgspec.Struct, frozen=True, gc=False):
     """The three counters of an item: its own tries, infrastructure tries, and deaths of its worker."""
 
     own: int = 0
@@ -53,7 +53,7 @@ class Tries(msgspec.Struct, frozen=True):
     crashes: int = 0
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An item has reached a terminal state; counts only if the lease still holds it."""
 
     seq: int

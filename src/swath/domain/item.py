@@ -17,7 +17,7 @@ __all__ = ["ITEM_ID_LIMIT", "Item", "ItemFilter", "ItemRecord", "PastEnd", "deri
 ITEM_ID_LIMIT = 1_000  # characters; keys stay below every file system's limits by splitting
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """One input on its way into a job. `seq` is the number of its row in the source, from 1, gaps allowed."""
 
     seq: int
@@ -33,7 +33,7 @@ class PastEnd(msgspec.Struct, frozen=True, kw_only=True):
     end: Ended
 
 
-class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that the store knows of an item. `not_before` is in Unix seconds and set only while it waits.
 
     `generation` and `ended_at` are those of its end, once it has ended. `earlier` are its ends in generations before

@@ -30,6 +30,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     exchange: Exchange | None = None  # a page read back from storage has none
     from_cache: bool = False  # the answer to an earlier request of its job; nothing was sent for it
     digest: str = ""  # its `sha256`, where that is known: of a page read back from storage
+    length: int | None = None  # its `size`, where the body was let go of
 
     @property
     def text(self) -> str:
@@ -43,3 +44,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     def sha256(self) -> str:
         """Of the body as fetched, before compression."""
         return self.digest or hashlib.sha256(self.body).hexdigest()
+
+    @property
+    def size(self) -> int:
+        """Of the body, in bytes."""
+        return len(self.body) if self.length is None else self.length
+
+    def without_body(self) -> Page:
+        """All that is known of the page but the page itself, whose memory others can have."""
+        return msgspec.structs.replace(self, body=b"", digest=self.sha256, length=self.size)

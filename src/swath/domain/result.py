@@ -11,7 +11,7 @@ from swath.domain.page import Page
 __all__ = ["Artifact", "Download", "Result"]
 
 
-class Artifact(msgspec.Struct, frozen=True):
+class Artifact(msgspec.Struct, frozen=True, gc=False):
     """One stored file: its key inside the job's folder, and size and hash of the stored bytes.
 
     Of a file inside a pack (domain/layout.py) these are the bytes of its record or line.

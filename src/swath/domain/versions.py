@@ -21,6 +21,7 @@ __all__ = [
     "VERSION_LABEL",
     "check_version",
     "current_job_id",
+    "is_all_read_from",
     "is_read_from",
     "is_sample",
     "refuse_unless_ended",
@@ -69,8 +70,18 @@ def is_sample(job: Job) -> bool:
 def is_read_from(job: Job, first: ItemRecord) -> bool:
     """Whether the version that a job makes was read from the pages that the item of the scraped job has now. One that
     has ended anew since the version was begun may have others."""
+    return first.state.terminal and first.generation <= _generation_of(job)
+
+
+def is_all_read_from(job: Job, scraped: JobStatus) -> bool:
+    """Whether that holds for every item of the scraped job, as far as the version has them."""
+    return scraped.state.terminal and scraped.generation <= _generation_of(job)
+
+
+def _generation_of(job: Job) -> int:
+    """Of the scraped job, when the version was begun."""
     generation = job.labels.get(GENERATION_LABEL, "")
-    return first.state.terminal and first.generation <= (int(generation) if generation.isdecimal() else 1)
+    return int(generation) if generation.isdecimal() else 1
 
 
 def refuse_unless_ended(job_id: str, state: JobState) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from swath.domain.transitions import ItemState
 
 __all__ = ["active_items", "item", "items", "items_by_seq"]
 
+_decode = msgspec.json.Decoder().decode
 _ended_decoder = msgspec.json.Decoder(Ended)
 _seqs_decoder = msgspec.json.Decoder(list[int])
 
@@ -31,36 +32,31 @@ _QUERY = (
 )
 
 
-class _Row(NamedTuple):
-    seq: int
-    item_id: str
-    input: bytes
-    state: int
-    fence: int
-    progress: bytes | None
-    due: float | None
-    generation: int
-    ended_at: float | None
-    ended: bytes | None
+# A row as the query gives it: whoever goes through a job reads millions of them, so they are not wrapped.
+_Row = tuple[int, str, bytes, int, int, bytes | None, float | None, int, float | None, bytes | None]
+
+_STATE: Final = 3
+_GENERATION: Final = 7
+_ENDED: Final = 9
 
 
 def items(db: sqlite3.Connection, job_id: str, after: int, limit: int, boot_to_now: float) -> list[ItemRecord]:
     """See JobStore.items. `boot_to_now` turns a time of the boot clock into Unix seconds."""
     job_no = row_of(db, job_id)["job_no"]
     found = db.execute(_QUERY + "AND i.seq > ? ORDER BY i.seq LIMIT ?", (job_no, after, limit))
-    return _records(db, job_no, [_Row(*row) for row in found], boot_to_now)
+    return _records(db, job_no, found.fetchall(), boot_to_now)
 
 
 def items_by_seq(db: sqlite3.Connection, job_no: int, seqs: Iterable[int], boot_to_now: float) -> list[ItemRecord]:
     """These items, as far as they are there."""
     found = (db.execute(_QUERY + "AND i.seq = ?", (job_no, seq)).fetchone() for seq in seqs)
-    return _records(db, job_no, [_Row(*row) for row in found if row is not None], boot_to_now)
+    return _records(db, job_no, [row for row in found if row is not None], boot_to_now)
 
 
 def item(db: sqlite3.Connection, job_id: str, item_id: str, boot_to_now: float) -> ItemRecord:
     """See JobStore.item."""
     job_no = row_of(db, job_id)["job_no"]
-    found = [_Row(*row) for row in db.execute(_QUERY + "AND i.item_id = ?", (job_no, item_id))]
+    found = db.execute(_QUERY + "AND i.item_id = ?", (job_no, item_id)).fetchall()
     if not found:
         raise UnknownName(f"there is no item {item_id!r} in job {job_id!r}")
     (record,) = _records(db, job_no, found, boot_to_now)
@@ -69,11 +65,11 @@ def item(db: sqlite3.Connection, job_id: str, item_id: str, boot_to_now: float) 
 
 def _earlier(db: sqlite3.Connection, job_no: int, row: _Row) -> tuple[PastEnd, ...]:
     """Its ends before the generation it is in now."""
-    last = row.generation - 1 if row.ended is not None else row.generation
+    last = row[_GENERATION] - 1 if row[_ENDED] is not None else row[_GENERATION]
     rows = db.execute(
         "SELECT generation, ended_at, ended FROM outcomes WHERE job_no = ? AND seq = ? AND generation <= ? "
         "ORDER BY generation",
-        (job_no, row.seq, last),
+        (job_no, row[0], last),
     )
     return tuple(
         PastEnd(generation=generation, ended_at=ended_at, end=_ended_decoder.decode(ended))
@@ -82,37 +78,39 @@ def _earlier(db: sqlite3.Connection, job_no: int, row: _Row) -> tuple[PastEnd, .
 
 
 def _records(db: sqlite3.Connection, job_no: int, rows: list[_Row], boot_to_now: float) -> list[ItemRecord]:
-    unfinished = any(row.state == STATE_CODES[ItemState.PENDING] for row in rows)
+    unfinished = any(row[_STATE] == STATE_CODES[ItemState.PENDING] for row in rows)
     active = active_items(db, job_no) if unfinished else {}
     return [
-        _open_record(row, active.get(row.seq), boot_to_now) if row.ended is None else _ended_record(row, row.ended)
+        _open_record(row, active.get(row[0]), boot_to_now) if row[_ENDED] is None else _ended_record(row)
         for row in rows
     ]
 
 
 def _open_record(row: _Row, active: ItemState | None, boot_to_now: float) -> ItemRecord:
-    known = read_progress(row.progress)
+    seq, item_id, input_, state, fence, progress, due, *_ = row
+    known = read_progress(progress)
     return ItemRecord(
-        seq=row.seq,
-        item_id=row.item_id,
-        input=msgspec.json.decode(row.input),
-        state=active or _state(row.state),
-        fence=row.fence,
+        seq=seq,
+        item_id=item_id,
+        input=_decode(input_),
+        state=active or _state(state),
+        fence=fence,
         attempts=known.attempts,
         tries=known.tries,
-        not_before=row.due + boot_to_now if row.due else None,
+        not_before=due + boot_to_now if due else None,
         suspect=known.suspect,
     )
 
 
-def _ended_record(row: _Row, ended: bytes) -> ItemRecord:
-    end = _ended_decoder.decode(ended)
+def _ended_record(row: _Row) -> ItemRecord:
+    seq, item_id, input_, state, fence, _, _, generation, ended_at, ended = row
+    end = _ended_decoder.decode(ended or b"")
     return ItemRecord(
-        seq=row.seq,
-        item_id=row.item_id,
-        input=msgspec.json.decode(row.input),
-        state=_state(row.state),
-        fence=row.fence,
+        seq=seq,
+        item_id=item_id,
+        input=_decode(input_),
+        state=_state(state),
+        fence=fence,
         finding=end.finding,
         failure=end.failure,
         reason=end.reason,
@@ -120,8 +118,8 @@ def _ended_record(row: _Row, ended: bytes) -> ItemRecord:
         artifacts=end.artifacts,
         tries=end.tries,
         scraper_version=end.scraper_version,
-        generation=row.generation,
-        ended_at=row.ended_at,
+        generation=generation,
+        ended_at=ended_at,
     )
 
 

@@ -115,5 +115,6 @@ def _reread(bench: Bench, work: Work, stored: StoredPages) -> Tried:
     except BaseException as error:  # noqa: BLE001 whatever a scraper does, SystemExit too, costs its item
         came = came_of(job, error)
     ended = Attempt(started_at, bench.clock.now(), bench.worker_id, came.failure)
-    result = Result(pages=pages, data=came.data)
+    # Nothing of the pages is stored again: the next one is read into memory that is at hand.
+    result = Result(pages=tuple([page.without_body() for page in pages]), data=came.data)
     return Tried(attempt=ended, finding=came.finding, failure=came.failure, held=came.held, result=result)

@@ -128,7 +128,7 @@ def stored_page(page: Page, file: str | None) -> StoredPage:
         charset=page.charset,
         fetched_at=page.fetched_at,
         sha256=page.sha256,
-        size=len(page.body),
+        size=page.size,
         from_cache=page.from_cache,
     )
 

@@ -1,4 +1,4 @@
-"""Items as the current version of a job has them: all in order, some by their place, or one by its id.
+"""Items as the current version of a job has them: all in order, one by its id, or some by their place, to compare.
 
 Before: the job has results, in one or more versions. After: rows.py, evidence, files, the diff and downloads. Of an
 item that the version does not have, or that has ended anew since it was read, readers get what version 1 has.
@@ -7,7 +7,7 @@ item that the version does not have, or that has ended anew since it was read, r
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -15,11 +15,11 @@ import msgspec
 from swath.domain.errors import UnknownName
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job, JobStatus
-from swath.domain.versions import current_job_id, is_read_from, version_of
+from swath.domain.versions import current_job_id, is_all_read_from, is_read_from, version_of
 from swath.pipeline.results.stored_pages import records_at
 from swath.ports.job_store import JobStore
 
-__all__ = ["CurrentItem", "current_at", "current_item", "current_items"]
+__all__ = ["CurrentItem", "current_item", "current_items", "former_at"]
 
 BATCH_ITEMS: Final = 500
 
@@ -55,11 +55,21 @@ async def current_items(
         after = records[-1].seq
 
 
-async def current_at(store: JobStore, status: JobStatus, seqs: Iterable[int]) -> dict[int, CurrentItem]:
-    """The same for the items of these numbers, as far as the job has them."""
-    records = await records_at(store, status.job.job_id, seqs)
-    found = await _current(store, status, await _newer(store, status), list(records.values()))
-    return {item.record.seq: item for item in found}
+async def former_at(
+    store: JobStore, status: JobStatus, made: Job, seqs: Collection[int]
+) -> dict[int, tuple[str, ItemRecord]]:
+    """What readers get of the items of these numbers: the job that has each, and its record there. Those that have
+    ended anew since the version that `made` makes was begun are left out: readers get them from version 1."""
+    newer, former = await _newer(store, status), dict[int, tuple[str, ItemRecord]]()
+    scraped = await store.status(status.job.job_id)  # it may have gone on since
+    if newer is not status.job and is_all_read_from(newer, scraped) and is_all_read_from(made, scraped):
+        former = {seq: (newer.job_id, record) for seq, record in (await records_at(store, newer.job_id, seqs)).items()}
+        seqs = [seq for seq in seqs if seq not in former]
+    records = list((await records_at(store, status.job.job_id, seqs)).values())
+    for item in await _current(store, status, newer, records):
+        if is_read_from(made, item.first):
+            former[item.first.seq] = item.job.job_id, item.record
+    return former
 
 
 async def current_item(store: JobStore, status: JobStatus, item_id: str) -> CurrentItem:

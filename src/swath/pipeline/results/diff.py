@@ -20,10 +20,10 @@ from swath.domain.job import Job, JobStatus
 from swath.domain.layout import file_of
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
-from swath.domain.versions import DIFF_KEY, is_read_from, version_of
+from swath.domain.versions import DIFF_KEY, version_of
 from swath.pipeline.finish.artifacts import DATA_FILE
 from swath.pipeline.results.bulk_read import contents_of_many, in_groups
-from swath.pipeline.results.current import current_at
+from swath.pipeline.results.current import former_at
 from swath.pipeline.results.flatten import Value, as_text, same_value, values_of
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
@@ -79,32 +79,13 @@ class Diff(msgspec.Struct, kw_only=True):
         return bool(self.gone)
 
 
-class _Held(NamedTuple):
-    """An item, the job that has it, and its record there."""
-
-    job_id: str
-    record: ItemRecord
-    data: Artifact | None
-
-    @classmethod
-    def of(cls, job_id: str, record: ItemRecord) -> _Held:
-        for one in record.artifacts:
-            if one.key.endswith(_DATA_KEY) and file_of(record.item_id, one.key) == DATA_FILE:
-                return cls(job_id, record, one)
-        return cls(job_id, record, None)
-
-    @property
-    def size(self) -> int:
-        return 0 if self.data is None else self.data.size
-
-
 class _Pair(NamedTuple):
-    before: _Held
-    after: _Held
+    """An item of the new version, the job that readers have had it from, and its data there and here."""
 
-    @property
-    def size(self) -> int:
-        return self.before.size + self.after.size
+    record: ItemRecord
+    former_job_id: str
+    before: Artifact | None
+    after: Artifact | None
 
 
 async def compare_versions(store: JobStore, storage: ResultStorage, status: JobStatus, made: Job) -> Diff:
@@ -112,31 +93,55 @@ async def compare_versions(store: JobStore, storage: ResultStorage, status: JobS
     since are left out: readers get those from version 1."""
     diff = Diff(job_id=status.job.job_id, version=version_of(made) or 1, former_version=status.current_version)
     after_seq = 0
-    while after := await store.items(made.job_id, after_seq, BATCH_ITEMS):
-        before = await current_at(store, status, [record.seq for record in after])
+    while records := await store.items(made.job_id, after_seq, BATCH_ITEMS):
+        former = await former_at(store, status, made, [record.seq for record in records])
         pairs = [
-            _Pair(_Held.of(former.job.job_id, former.record), _Held.of(made.job_id, record))
-            for record in after
-            if (former := before.get(record.seq)) is not None and is_read_from(made, former.first)
+            _Pair(record, former[record.seq][0], _data_of(former[record.seq][1]), _data_of(record))
+            for record in records
+            if record.seq in former
         ]
-        for group in in_groups((pair, pair.size) for pair in pairs):
-            await _add_group(diff, storage, group)
-        after_seq = after[-1].seq
+        for job_id in dict.fromkeys([pair.former_job_id for pair in pairs]):
+            here = [(pair, _size(pair)) for pair in pairs if pair.former_job_id == job_id]
+            for group in in_groups(here):
+                await _add_group(diff, storage, made.job_id, group)
+        after_seq = records[-1].seq
     return diff
 
 
-async def _add_group(diff: Diff, storage: ResultStorage, group: Sequence[_Pair]) -> None:
+def _data_of(record: ItemRecord) -> Artifact | None:
+    for one in record.artifacts:
+        if one.key.endswith(_DATA_KEY) and file_of(record.item_id, one.key) == DATA_FILE:
+            return one
+    return None
+
+
+def _size(pair: _Pair) -> int:
+    _, _, before, after = pair
+    return (0 if before is None else before.size) + (0 if after is None else after.size)
+
+
+def _is_same(pair: _Pair) -> bool:
+    """Whether the same bytes are stored for both, so that it is enough to read one."""
+    _, _, before, after = pair
+    return before is not None and after is not None and before.sha256 == after.sha256
+
+
+async def _add_group(diff: Diff, storage: ResultStorage, made_id: str, group: Sequence[_Pair]) -> None:
+    """Pairs whose items readers have had from one job."""
+    records = [pair.record for pair in group]
     try:
-        then = await _data(storage, [pair.before for pair in group])
-        now = await _data(storage, [pair.after for pair in group])
+        now = await _data(storage, made_id, records, [pair.after for pair in group])
+        others = [None if _is_same(pair) else pair.before for pair in group]
+        then = await _data(storage, group[0].former_job_id, records, others)
     except StoreDamaged:
         if len(group) > 1:
             for pair in group:
-                await _add_group(diff, storage, [pair])
+                await _add_group(diff, storage, made_id, [pair])
         else:
             diff.unreadable += 1
         return
-    await asyncio.to_thread(_add_all, diff, [pair.after.record for pair in group], then, now)
+    before = [data if _is_same(pair) else former for pair, data, former in zip(group, now, then, strict=True)]
+    await asyncio.to_thread(_add_all, diff, records, before, now)
 
 
 async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
@@ -147,14 +152,12 @@ async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
         return None
 
 
-async def _data(storage: ResultStorage, items: Sequence[_Held]) -> list[bytes | None]:
-    found: dict[int, bytes | None] = {}
-    for job_id in dict.fromkeys(item.job_id for item in items):
-        here = [item for item in items if item.job_id == job_id]
-        wanted = [(item.record.item_id, () if item.data is None else (item.data,)) for item in here]
-        files = await contents_of_many(storage, job_id, wanted)
-        found |= {item.record.seq: file.get(DATA_FILE) for item, file in zip(here, files, strict=True)}
-    return [found[item.record.seq] for item in items]
+async def _data(
+    storage: ResultStorage, job_id: str, records: Sequence[ItemRecord], artifacts: Sequence[Artifact | None]
+) -> list[bytes | None]:
+    found = zip(records, artifacts, strict=True)
+    wanted = [(record.item_id, () if artifact is None else (artifact,)) for record, artifact in found]
+    return [files.get(DATA_FILE) for files in await contents_of_many(storage, job_id, wanted)]
 
 
 def _add_all(
