@@ -85,15 +85,19 @@ class Presence:
         """Notes that an item runs."""
         held = self._held.get(worker_id)
         if held is not None:
-            with suppress(OSError):  # a death then finds one suspect less
+            try:  # called for every item, and `suppress` costs as much as the note itself
                 held[1].begin(fence, seq)
+            except OSError:
+                return  # a death then finds one suspect less
 
     def finish(self, worker_id: str, fence: int, seq: int) -> None:
         """Notes that an item does not run any more."""
         held = self._held.get(worker_id)
         if held is not None:
-            with suppress(OSError):
+            try:
                 held[1].leave(fence, seq)
+            except OSError:
+                return
 
     def tell_waiting(self, worker_id: str, what: WaitingFor | None) -> None:
         """Notes what a worker of this process waits for."""

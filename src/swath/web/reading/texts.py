@@ -20,6 +20,7 @@ __all__ = ["read_texts"]
 
 _ID: Final = re.compile(r"#([A-Za-z_][A-Za-z0-9_-]*)")
 _LEAST_IDS: Final = 4  # fewer are found sooner one by one
+_NOWHERE: Final = ("", None)
 _LARGE_BYTES: Final = 64 * 1024  # such a page may have thousands of ids, and those that are wanted among the first
 
 
@@ -28,13 +29,17 @@ def read_texts(tree: LexborHTMLParser, selectors: Mapping[str, str], size_bytes:
     ids = _ids(tuple(selectors.values())) if size_bytes <= _LARGE_BYTES else None
     if ids is None:
         return {name: _text(tree.css_first(selector)) for name, selector in selectors.items()}
-    known: dict[str, LexborNode] = {}
+    known: dict[str, tuple[str, LexborNode]] = {}
     for element in tree.css("[id]"):
-        known.setdefault((element.id or "").lower(), element)
+        found = element.id or ""
+        known.setdefault(found.lower(), (found, element))
     texts: dict[str, str | None] = {}
     for (name, selector), wanted in zip(selectors.items(), ids, strict=True):
-        node = None if wanted is None else known.get(wanted.lower())
-        if wanted is None or (node is not None and node.id != wanted):
+        if wanted is None:
+            texts[name] = _text(tree.css_first(selector))
+            continue
+        has, node = known.get(wanted.lower(), _NOWHERE)
+        if has and has != wanted:
             node = tree.css_first(selector)  # of ids that differ in case, pages without a proper doctype take the first
         texts[name] = _text(node)
     return texts
