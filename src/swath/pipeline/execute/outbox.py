@@ -35,7 +35,12 @@ class Outcome(msgspec.Struct, frozen=True):
         """Bytes it keeps in memory."""
         if self.result is None:
             return 0
-        return sum([len(p.body) for p in self.result.pages]) + sum([len(d.body) for d in self.result.downloads])
+        size = 0  # asked of every item, and most have a single page
+        for page in self.result.pages:
+            size += len(page.body)
+        for download in self.result.downloads:
+            size += len(download.body)
+        return size
 
 
 class Outbox:

@@ -113,7 +113,7 @@ class Packer:
 
 def json_text(text: str) -> str:
     """Half characters, which no UTF-8 can hold, become U+FFFD, as everywhere else in what is stored."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def places_of(item: PackedItem, placed: Mapping[str, tuple[str, int]]) -> list[PackedAt]:

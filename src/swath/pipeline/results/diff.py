@@ -30,7 +30,7 @@ from swath.ports.result_storage import ResultStorage
 
 __all__ = ["Diff", "Example", "FieldDiff", "compare_versions", "read_diff"]
 
-BATCH_ITEMS: Final = 500
+BATCH_ITEMS: Final = 1_000
 MOST_EXAMPLES: Final = 3
 MOST_FIELDS: Final = 1_000  # records whose names are data would else make a field of each
 OTHER_FIELDS: Final = "(others)"
