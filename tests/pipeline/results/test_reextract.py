@@ -20,6 +20,7 @@ from swath.domain.layout import Layout, PackedAt
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState, JobState
 from swath.domain.versions import version_job_id
+from swath.pipeline.finish.artifacts import stored_in
 from swath.pipeline.finish.deletion import Remover, mark_for_deletion
 from swath.pipeline.finish.stored import contents
 from swath.pipeline.finish.verify import verify
@@ -145,6 +146,34 @@ async def test_many_leases_and_groups_give_the_same(store: Store, storage: Resul
     diff = await read_diff(storage, "job.v2")
     assert diff is not None
     assert (diff.items, diff.fields["owner"].same, diff.fields["note"].lost) == (len(numbers),) * 3
+
+
+async def test_a_version_says_of_its_pages_what_the_scrape_did(
+    store: Store, storage: ResultStorage, layout: Layout
+) -> None:
+    """Which bytes a record was read from, though they are not held for long and not stored again."""
+    await scraped(store, storage, layout, parcels(1))
+    await make_version(store, storage, V2())
+    told = []
+    for job_id in ("job", "job.v2"):
+        (record,) = await store.items(job_id)
+        files = await contents(storage, job_id, record.item_id, record.artifacts)
+        told.append({page.name: (page.sha256, page.size) for page in stored_in(files["metadata.json"]).pages})
+        assert (set(files) == {"metadata.json", "data.json"}) is (job_id == "job.v2")
+    assert told[0] == told[1]
+    assert min(size for _, size in told[0].values()) > 0
+
+
+async def test_items_that_the_current_version_lacks_are_compared_with_the_first(
+    store: Store, storage: ResultStorage, layout: Layout
+) -> None:
+    await scraped(store, storage, layout, parcels(1, 2, 3))
+    await make_version(store, storage, V2(), sample=1)
+    await store.set_current("job", 2)  # as no person can
+    await make_version(store, storage, V2())
+    diff = await read_diff(storage, "job.v3")
+    assert diff is not None
+    assert (diff.former_version, diff.items, diff.same_items) == (2, 3, 1)
 
 
 async def test_the_next_version_is_compared_with_the_one_that_is_current(

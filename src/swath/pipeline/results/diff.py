@@ -120,19 +120,12 @@ def _size(pair: _Pair) -> int:
     return (0 if before is None else before.size) + (0 if after is None else after.size)
 
 
-def _is_same(pair: _Pair) -> bool:
-    """Whether the same bytes are stored for both, so that it is enough to read one."""
-    _, _, before, after = pair
-    return before is not None and after is not None and before.sha256 == after.sha256
-
-
 async def _add_group(diff: Diff, storage: ResultStorage, made_id: str, group: Sequence[_Pair]) -> None:
     """Pairs whose items readers have had from one job."""
     records = [pair.record for pair in group]
     try:
+        then = await _data(storage, group[0].former_job_id, records, [pair.before for pair in group])
         now = await _data(storage, made_id, records, [pair.after for pair in group])
-        others = [None if _is_same(pair) else pair.before for pair in group]
-        then = await _data(storage, group[0].former_job_id, records, others)
     except StoreDamaged:
         if len(group) > 1:
             for pair in group:
@@ -140,8 +133,7 @@ async def _add_group(diff: Diff, storage: ResultStorage, made_id: str, group: Se
         else:
             diff.unreadable += 1
         return
-    before = [data if _is_same(pair) else former for pair, data, former in zip(group, now, then, strict=True)]
-    await asyncio.to_thread(_add_all, diff, records, before, now)
+    await asyncio.to_thread(_add_all, diff, records, then, now)
 
 
 async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
