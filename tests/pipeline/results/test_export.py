@@ -20,7 +20,7 @@ from swath.domain.errors import BadInput, Conflict
 from swath.domain.layout import Layout
 from swath.domain.selection import Selection
 from swath.pipeline.finish.stored import contents
-from swath.pipeline.results import columns, tables
+from swath.pipeline.results import columns, part, tables
 from swath.pipeline.results.export import Export, Exported, Format, Wish
 from swath.pipeline.results.item_files import ARCHIVE_END, archived
 from swath.ports.result_storage import ResultStorage
@@ -320,6 +320,31 @@ async def test_what_is_there_is_replaced_only_if_it_is_meant(
     await exported(store, storage, tmp_path / "out", replace=True)
     assert not (tmp_path / "out" / "items" / "old").exists()
     assert [path.name for path in tmp_path.iterdir() if "swath-part" in path.name] == []
+
+
+@pytest.mark.req("R5", "Z2")
+async def test_there_is_always_a_folder_under_the_name_while_it_is_replaced(
+    store: Store, storage: ResultStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is killed while folders step aside leaves nothing there; so they do only where nothing else can be."""
+    target, renamed = tmp_path / "out", os.rename
+    asides: list[str] = []
+
+    def noted(former: Any, new: Any, **more: Any) -> None:
+        asides.extend(str(name) for name in (former, new) if Path(name) == target)
+        renamed(former, new, **more)
+
+    await exported(store, storage, target)
+    monkeypatch.setattr(os, "rename", noted)
+    for exchanges in (True, False):
+        (target / "items" / "old").touch()
+        if not exchanges:
+            monkeypatch.setattr(part, "_exchange", lambda *_: False)
+        await exported(store, storage, target, replace=True)
+        assert bool(asides) is not exchanges
+        assert (target / "items").is_dir()
+        assert not (target / "items" / "old").exists()
+        assert [path.name for path in tmp_path.iterdir() if "swath-part" in path.name] == []
 
 
 @pytest.mark.req("R5", "Z2")

@@ -6,6 +6,7 @@ the same name: whoever still writes holds a lock.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -24,6 +25,8 @@ __all__ = ["Part", "check_target", "writing"]
 _ENDING: Final = ".swath-part"
 _NAME_CHARACTERS: Final = 50  # of the final name; with the rest it stays within what a file system allows
 _OF_EXPORT: Final = frozenset({"items", "manifests"})  # a folder with anything else is never replaced
+_HERE: Final = -100  # of Linux: AT_FDCWD and RENAME_EXCHANGE
+_EXCHANGE: Final = 2
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -140,14 +143,23 @@ def _link(path: Path, target: Path) -> None:
         path.rename(target)
 
 
+def _exchange(one: Path, other: Path) -> bool:
+    """Gives each the other's name in one step; False where system or file system cannot, and nothing happened."""
+    call = getattr(ctypes.CDLL(None), "renameat2", None)
+    names = (_HERE, os.fsencode(one.absolute()), _HERE, os.fsencode(other.absolute()))
+    return call is not None and call(*names, _EXCHANGE) == 0
+
+
 def _name_folder(path: Path, target: Path, *, replace: bool) -> None:
-    """A folder cannot replace one that is not empty, so the former one steps aside first."""
+    """A folder cannot replace one that is not empty. So both change their names at once, or, where that cannot be, the
+    former one steps aside first; whoever is killed in between leaves nothing under the name."""
     if replace and target.exists():
-        aside = path.with_name(f"{_prefix(target)}{secrets.token_hex(4)}.former{_ENDING}")
-        target.rename(aside)
-        path.rename(target)
-        _remove(aside)
-        return
+        if not _exchange(path, target):
+            aside = path.with_name(f"{_prefix(target)}{secrets.token_hex(4)}.former{_ENDING}")
+            target.rename(aside)
+            path.rename(target)
+            _remove(aside)
+        return  # what has the part's name now is removed with it
     try:
         path.rename(target)
     except OSError as error:
