@@ -8,8 +8,8 @@ SERVERS := .venv-servers
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
-# Test processes. Many tests wait more than they work, so two cores bear four; with more, browsers starve.
-WORKERS ?= 4
+# Test processes. Many tests wait more than they work, so two cores bear five; with many more, browsers starve.
+WORKERS ?= 5
 
 # A command that may not keep its compiled modules compiles 300 of them at every start, and the tests start thousands.
 unexport PYTHONDONTWRITEBYTECODE
@@ -36,14 +36,23 @@ demo: $(VENV)/.swath ## Scrape the demo county, with a live progress bar
 	@( $(HAVE_CHROMIUM) ) || echo "going on without a browser: the demo runs over HTTP"
 	@$(BIN)/swath demo $(ARGS)
 
-test: check servers browser ## All checks, then all tests (ARGS="-k name" for some)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+test: style servers browser ## All checks and all tests (ARGS="-k name" for some)
+	@$(MAKE) --no-print-directory -j 2 types tests || { echo "make: a check or a test has failed; \`make check\` has the checks alone" >&2; exit 1; }
 
-check: $(VENV)/.dev ## Format, lint, strict types, import layers
+check: style types ## Format, lint, strict types, import layers
+
+# The tests wait more than they work, and so leave room for what works for a minute.
+.PHONY: style types tests
+style: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+
+types: $(VENV)/.dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+tests: $(VENV)/.dev
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 fix: $(VENV)/.dev ## Format, and apply the lint fixes that are safe
 	@$(BIN)/ruff check --fix .
