@@ -62,11 +62,14 @@ def _size(artifacts: Iterable[Artifact]) -> int:
 def opened(job_id: str, wanted: Wanted, raw: Raw) -> dict[str, bytes]:
     """The files of one item by plain name, unpacked and checked. Raises StoreDamaged."""
     item_id, artifacts = wanted
+    found = []
     for artifact in artifacts:
-        if artifact.key not in raw:
+        data = raw.get(artifact.key)
+        if data is None:
             raise missing(job_id, artifact.key)
-        check_bytes(job_id, artifact, raw[artifact.key])
-    return plain_files(job_id, item_id, artifacts, [raw[artifact.key] for artifact in artifacts])
+        check_bytes(job_id, artifact, data)
+        found.append(data)
+    return plain_files(job_id, item_id, artifacts, found)
 
 
 async def raw_of_many(storage: ResultStorage, job_id: str, artifacts: Sequence[Artifact]) -> Raw:

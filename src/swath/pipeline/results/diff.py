@@ -22,7 +22,7 @@ from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 from swath.domain.versions import DIFF_KEY, version_of
 from swath.pipeline.finish.artifacts import DATA_FILE
-from swath.pipeline.results.bulk_read import contents_of_many, in_groups
+from swath.pipeline.results.bulk_read import Raw, in_groups, opened, raw_of_many
 from swath.pipeline.results.current import former_at
 from swath.pipeline.results.flatten import Value, as_text, same_value, values_of
 from swath.ports.job_store import JobStore
@@ -100,7 +100,7 @@ async def compare_versions(store: JobStore, storage: ResultStorage, status: JobS
             for record in records
             if record.seq in former
         ]
-        for job_id in dict.fromkeys([pair.former_job_id for pair in pairs]):
+        for job_id in {pair.former_job_id: None for pair in pairs}:
             here = [(pair, _size(pair)) for pair in pairs if pair.former_job_id == job_id]
             for group in in_groups(here):
                 await _add_group(diff, storage, made.job_id, group)
@@ -122,18 +122,11 @@ def _size(pair: _Pair) -> int:
 
 async def _add_group(diff: Diff, storage: ResultStorage, made_id: str, group: Sequence[_Pair]) -> None:
     """Pairs whose items readers have had from one job."""
-    records = [pair.record for pair in group]
-    try:
-        then = await _data(storage, group[0].former_job_id, records, [pair.before for pair in group])
-        now = await _data(storage, made_id, records, [pair.after for pair in group])
-    except StoreDamaged:
-        if len(group) > 1:
-            for pair in group:
-                await _add_group(diff, storage, made_id, [pair])
-        else:
-            diff.unreadable += 1
-        return
-    await asyncio.to_thread(_add_all, diff, records, then, now)
+    before = [pair.before for pair in group if pair.before is not None]
+    after = [pair.after for pair in group if pair.after is not None]
+    then = await raw_of_many(storage, group[0].former_job_id, before)
+    now = await raw_of_many(storage, made_id, after)
+    await asyncio.to_thread(_add_all, diff, made_id, group, then, now)
 
 
 async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
@@ -144,18 +137,13 @@ async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
         return None
 
 
-async def _data(
-    storage: ResultStorage, job_id: str, records: Sequence[ItemRecord], artifacts: Sequence[Artifact | None]
-) -> list[bytes | None]:
-    found = zip(records, artifacts, strict=True)
-    wanted = [(record.item_id, () if artifact is None else (artifact,)) for record, artifact in found]
-    return [files.get(DATA_FILE) for files in await contents_of_many(storage, job_id, wanted)]
-
-
-def _add_all(
-    diff: Diff, after: Sequence[ItemRecord], then: Sequence[bytes | None], now: Sequence[bytes | None]
-) -> None:
-    for record, before, value in zip(after, then, now, strict=True):
+def _add_all(diff: Diff, made_id: str, group: Sequence[_Pair], then: Raw, now: Raw) -> None:
+    for record, former_id, old, new in group:
+        try:
+            before, value = _data(former_id, record, old, then), _data(made_id, record, new, now)
+        except StoreDamaged:
+            diff.unreadable += 1
+            continue
         diff.items += 1
         if value is not None:
             diff.gained += before is None
@@ -168,6 +156,10 @@ def _add_all(
             diff.still_none += 1
         else:
             _add_gone(diff, record)
+
+
+def _data(job_id: str, record: ItemRecord, artifact: Artifact | None, raw: Raw) -> bytes | None:
+    return None if artifact is None else opened(job_id, (record.item_id, (artifact,)), raw).get(DATA_FILE)
 
 
 def _rows(data: bytes | None) -> list[dict[str, Value]]:
