@@ -33,6 +33,7 @@ __all__ = ["Rereading"]
 _log = logging.getLogger("swath.worker")
 
 TURN_SECONDS: Final = 0.005  # for so long items run before the event loop does something else; one item may take longer
+HANDFUL: Final = 16  # items that are begun together: what was done for one a moment ago is quick for the next
 LAST_ITEMS: Final = 20  # of a lease: while they run the next one is claimed
 
 
@@ -72,22 +73,43 @@ class Rereading(LeaseRunner):
         clock = asyncio.get_running_loop().time
         until = clock() + TURN_SECONDS
         while self._can_start():
-            work = self._ready[0]
-            if not self._stored.has(work.item):
-                await self._stored.bring(work.item)
+            if not self._stored.has(self._ready[0].item):
+                await self._stored.bring(self._ready[0].item)
                 continue  # anything may have happened meanwhile
-            if not self.floor.book.begin(self.lease, work.item.seq):
+            ready, begun = len(self._ready), self._begin_some()
+            if not begun:
                 self.stop()  # the job is paused, stops or has another policy; the rest goes back
                 return
-            self._ready.popleft()
-            tried = _reread(self._bench, work, self._stored)
-            self.floor.book.leave(self.lease, work.item.seq)
-            self._go_on(work, tried)
-            if len(self._ready) == LAST_ITEMS:
+            self._read_some(begun, until)
+            if ready > LAST_ITEMS >= len(self._ready):
                 self.floor.stir()
             if clock() > until:
                 await asyncio.sleep(0)
                 until = clock() + TURN_SECONDS
+
+    def _begin_some(self) -> list[Work]:
+        """A handful of items whose pages are at hand, off those that are ready; none when they may not start."""
+        begun: list[Work] = []
+        while self._ready and len(begun) < HANDFUL and self._stored.has(self._ready[0].item):
+            if not self.floor.book.begin(self.lease, self._ready[0].item.seq):
+                break
+            begun.append(self._ready.popleft())
+        return begun
+
+    def _read_some(self, begun: list[Work], until: float) -> None:
+        """One attempt at each. Those that the time does not allow go back to the others, and are unpacked then."""
+        clock, tried = asyncio.get_running_loop().time, list[Tried]()
+        for work in begun:
+            self._stored.unpack(work.item)
+        for work in begun:
+            tried.append(_reread(self._bench, work, self._stored))
+            if clock() > until:
+                break
+        for work in begun:
+            self.floor.book.leave(self.lease, work.item.seq)
+        self._ready.extendleft(reversed(begun[len(tried) :]))
+        for work, one in zip(begun, tried, strict=False):
+            self._go_on(work, one)
 
     def _gone_through(self, place: int, task: asyncio.Task[None]) -> None:
         self._going = None

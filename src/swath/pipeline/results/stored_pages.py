@@ -35,7 +35,8 @@ _REFUSED_FILES: Final = tuple(REFUSED_PAGE + ending for ending in _PAGE_ENDINGS)
 
 
 class StoredPages:
-    """One per lease. What was taken is not held any more; who needs it again has it brought again.
+    """One per lease: pages are brought, unpacked and taken. What was taken is not held any more; who needs it again has
+    it brought again.
 
     `in_vain` says that the lease is over, so that nobody waits any more for a store or a disk that is away.
     """
@@ -55,20 +56,30 @@ class StoredPages:
         self._groups: list[dict[int, Wanted]] = []  # in which items are read, by number
         self._brought: set[int] = set()
         self._at_hand: dict[int, tuple[Wanted, Raw] | Exception] = {}
+        self._unpacked: dict[int, Sequence[Page] | Exception] = {}
 
     def has(self, item: LeasedItem) -> bool:
         """Whether it was brought, and not taken since."""
-        return item.seq in self._at_hand
+        return item.seq in self._at_hand or item.seq in self._unpacked
+
+    def unpack(self, item: LeasedItem) -> None:
+        """Makes pages of what was brought, if that was not done before. It may cost the process: whoever takes notes of
+        what runs does so first. What is wrong with them is kept for whoever takes them."""
+        found = self._at_hand.pop(item.seq, None)
+        if isinstance(found, Exception):
+            self._unpacked[item.seq] = found
+        elif found is not None:
+            try:
+                self._unpacked[item.seq] = pages_of(opened(self._job_id, *found))
+            except Exception as error:  # noqa: BLE001 whatever it is, it costs this item alone
+                self._unpacked[item.seq] = error
 
     def take(self, item: LeasedItem) -> Sequence[Page]:
-        """All pages of an item that was brought, but an answer that was no page. Raises what is wrong with them.
-
-        Unpacks them, which may cost the process: whoever takes notes of what runs does so before.
-        """
-        found = self._at_hand.pop(item.seq)
+        """All pages of an item that was unpacked, but an answer that was no page. Raises what is wrong with them."""
+        found = self._unpacked.pop(item.seq)
         if isinstance(found, Exception):
             raise found
-        pages = [page for page in pages_of(opened(self._job_id, *found)) if page.name != REFUSED_PAGE]
+        pages = [page for page in found if page.name != REFUSED_PAGE]
         if not pages:
             raise BadInput(f"item {item.item_id!r} has no stored pages any more")
         return pages
