@@ -22,7 +22,7 @@ from swath.domain.failure import Failure, FailureKind
 from swath.domain.layout import Layout
 from swath.domain.lease import Grant, Lease, Report
 from swath.domain.transitions import ItemState, JobState
-from swath.pipeline.execute.rereading import TURN_SECONDS
+from swath.pipeline.execute.rereading import HANDFUL, TURN_SECONDS
 from swath.pipeline.finish.verify import verify
 from swath.pipeline.results import stored_pages
 from swath.pipeline.results.bulk_read import Raw, Wanted, opened
@@ -74,13 +74,18 @@ async def test_whatever_an_extract_does_costs_its_own_item_and_no_other(store: M
 async def test_pages_are_unpacked_when_their_item_is_noted_and_what_that_costs_is_its_own(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unpacking may kill the process: then the item must be a suspect."""
+    """Unpacking may kill the process: then the item must be a suspect, and few others with it."""
     begun: set[str] = set()
-    begin = store.begin
+    begin, leave = store.begin, store.leave
 
     def noted(lease: Lease, seq: int) -> bool:
         begun.update(item.item_id for item in lease.items if item.seq == seq)
+        assert len(begun) <= HANDFUL
         return begin(lease, seq)
+
+    def left(lease: Lease, seq: int) -> None:
+        begun.difference_update(item.item_id for item in lease.items if item.seq == seq)
+        leave(lease, seq)
 
     def unpacked(job_id: str, wanted: Wanted, raw: Raw) -> dict[str, bytes]:
         assert wanted[0] in begun
@@ -88,12 +93,14 @@ async def test_pages_are_unpacked_when_their_item_is_noted_and_what_that_costs_i
             raise MemoryError
         return opened(job_id, wanted, raw)
 
-    monkeypatch.setattr(store, "begin", noted)
-    monkeypatch.setattr(stored_pages, "opened", unpacked)
     storage = MemoryResults()
-    await scraped(store, storage, Layout.WARC, [{"n": n} for n in (1, 2, 3, 4)])
+    await scraped(store, storage, Layout.WARC, [{"n": n} for n in range(1, 80) if n % 8])
+    monkeypatch.setattr(store, "begin", noted)
+    monkeypatch.setattr(store, "leave", left)
+    monkeypatch.setattr(stored_pages, "opened", unpacked)
     made = await make_version(store, storage, V2())
-    assert (made.state, made.failures, made.counts.success) == (JobState.PARTIALLY_COMPLETED, {"internal": 1}, 3)
+    assert (made.state, made.failures, made.counts.success) == (JobState.PARTIALLY_COMPLETED, {"internal": 1}, 69)
+    assert begun == set()
 
 
 @scraper("parcels", version="2")
