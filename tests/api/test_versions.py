@@ -49,5 +49,10 @@ async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
         assert (error["code"], "no version 2" in error["message"]) == ("validation_error", True)
         await api.data("POST", "/jobs/a/reextract", json=order)
         await until_ended(api, "a.v2")
+        again = {"item_ids": ["one"]}
+        await api.data("POST", "/jobs/a/retry", json=again)
+        await until_ended(api, "a")
+        error = await api.error("POST", "/jobs/a.v2/retry", json=again)
+        assert (error["code"], "ran again since 'a.v2' was begun" in error["message"]) == ("conflict", True)
         error = await api.error("DELETE", "/jobs/a.v2")
         assert (error["code"], "swath jobs use a --version 1" in error["message"]) == ("conflict", True)

@@ -21,6 +21,7 @@ from swath.bootstrap.workers import make_finisher
 from swath.domain.errors import Conflict, StoreUnavailable, UnknownName
 from swath.domain.job import WaitingFor
 from swath.domain.secret import Secret
+from swath.domain.selection import Selection
 from swath.domain.webhook import Webhook, WebhookState
 from swath.integrations.webhook import courier as courier_module
 from swath.integrations.webhook.log import entry_of, resend
@@ -46,6 +47,12 @@ class Office:
     async def end_job(self, url: str | None = None, job_id: str = "job", request_id: str | None = None) -> None:
         """A job of three items that ends now."""
         await ready(self.services.store, job_id, callback_url=url or self.receiver.url, request_id=request_id)
+        await run_all(self.services.store)
+        assert await make_finisher(self.services, "finisher").run_once() is not None
+
+    async def end_again(self) -> None:
+        """All its items run again, and it ends."""
+        await self.services.store.retry("job", Selection(since=0.0))
         await run_all(self.services.store)
         assert await make_finisher(self.services, "finisher").run_once() is not None
 
@@ -310,6 +317,8 @@ async def test_what_was_sent_while_a_person_had_it_sent_again_is_in_the_log(tmp_
     async with office(tmp_path, held(0), held(1)) as one:
         courier, order = one.outside.courier, [0, 1] if first_ends else [1, 0]
         await one.end_job()
+        (former,) = await one.services.store.take_webhooks(60.0)
+        await one.end_again()
         await courier.run_once()
         await one.receiver.until(1)
         await resend(one.services.store, one.services.clock, "job")
@@ -325,6 +334,7 @@ async def test_what_was_sent_while_a_person_had_it_sent_again_is_in_the_log(tmp_
         webhook = await one.webhook()
         assert (webhook.state, webhook.due_at, webhook.tries) == (WebhookState.DELIVERED, None, 1)
         assert [delivery.status for delivery in webhook.deliveries] == [200 + number for number in order]
+        assert (await one.services.store.webhooks("job"))[0] == former  # that of another end of the job
 
 
 async def test_a_job_that_told_nobody_has_nothing_to_send_again(tmp_path: Path) -> None:

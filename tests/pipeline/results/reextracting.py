@@ -120,14 +120,16 @@ async def scraped(
     layout: Layout,
     items: list[dict[str, Any]],
     job_id: str = "job",
+    *,
+    step: int = 2,
     **policy: Any,
 ) -> JobStatus:
-    """A job of these inputs that has ended by the first scraper; its rows are numbered 2, 4, 6, …"""
+    """A job of these inputs that has ended by the first scraper; its rows are numbered 2, 4, 6, … unless told."""
     rules = ExecutionPolicy.model_validate({"circuit_breaker": CALM, **policy})
     job = Job(job_id=job_id, scraper_id="parcels", policy=rules, created_at=1_750_000_000.0, layout=layout)
     await store.submit(job)
-    rows = tuple(Item(2 * place, f"p{one['n']}", one) for place, one in enumerate(items, 1))
-    await store.load(job_id, Batch(0, 1, 2 * len(rows), "digest", rows))
+    rows = tuple(Item(step * place, f"p{one['n']}", one) for place, one in enumerate(items, 1))
+    await store.load(job_id, Batch(0, 1, step * len(rows), "digest", rows))
     await store.seal(job_id, 1)
     return await work_on(store, storage, V1(), job_id)
 

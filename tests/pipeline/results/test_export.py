@@ -322,6 +322,14 @@ async def test_what_is_there_is_replaced_only_if_it_is_meant(
     assert [path.name for path in tmp_path.iterdir() if "swath-part" in path.name] == []
 
 
+@pytest.mark.req("R5")
+async def test_a_name_that_no_file_can_have_is_refused_in_one_line(
+    store: Store, storage: ResultStorage, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match=r"File name too long; choose another name$"):
+        await exported(store, storage, tmp_path / f"{'n' * 252}.csv")
+
+
 @pytest.mark.req("R5", "Z2")
 async def test_there_is_always_a_folder_under_the_name_while_it_is_replaced(
     store: Store, storage: ResultStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,13 +21,14 @@ from swath.domain.layout import Layout
 from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState
 from swath.pipeline.finish.stored import contents
+from swath.pipeline.results.current import former_at
 from swath.pipeline.results.diff import read_diff
 from swath.pipeline.results.evidence import Evidence, evidence_of
 from swath.pipeline.results.export import Export, Format
 from swath.pipeline.results.export import Wish as Exported
 from swath.pipeline.results.rows import rows_of
 from swath.pipeline.results.version_load import load_version
-from swath.pipeline.results.versions import Wish, begin_version, use_version
+from swath.pipeline.results.versions import Wish, begin_version, refuse_mixed_pages, use_version
 from swath.ports.result_storage import ResultStorage
 from swath.testing.contracts.orders import Store
 from tests.pipeline.results.reextracting import V1, V2, Parcels, make_version, scraped, work_on
@@ -115,6 +116,34 @@ async def test_the_next_version_is_compared_with_what_readers_get(store: Store, 
     assert diff is not None
     assert (diff.former_version, diff.items, diff.same_items, diff.fields["owner"].same) == (2, 2, 1, 2)
     assert [(one["version"], one["generation"]) for one in await provenances(store, storage)] == [(3, 2), (3, 1)]
+
+
+async def test_what_ran_again_since_is_left_out_of_a_comparison(store: Store, storage: ResultStorage) -> None:
+    """Whether the version that is compared, the one that readers have, or only what is known of the job is older."""
+    await scraped(store, storage, Layout.FILES, ITEMS)
+    await make_version(store, storage, V2())
+    second, before = (await store.status("job.v2")).job, await store.status("job")
+    assert set(await former_at(store, before, second, [2, 4])) == {2, 4}
+    await sold(store, storage)
+    assert set(await former_at(store, before, second, [2, 4])) == {4}
+    await make_version(store, storage, V2())
+    third, now = (await store.status("job.v3")).job, await store.status("job")
+    assert now.current_version == 3
+    assert {seq: job_id for seq, (job_id, _) in (await former_at(store, now, third, [2, 4])).items()} == {
+        2: "job.v3",
+        4: "job.v3",
+    }
+    assert set(await former_at(store, now, second, [2, 4])) == {4}
+
+
+async def test_items_of_a_version_do_not_run_again_over_other_pages(store: Store, storage: ResultStorage) -> None:
+    await scraped(store, storage, Layout.FILES, ITEMS)
+    await make_version(store, storage, V2())
+    await refuse_mixed_pages(store, "job.v2")
+    await sold(store, storage)
+    with pytest.raises(Conflict, match=r"'job' ran again since 'job.v2' was begun.*swath jobs reextract"):
+        await refuse_mixed_pages(store, "job.v2")
+    await refuse_mixed_pages(store, "job")
 
 
 async def test_pages_that_change_while_a_version_is_made_are_not_given_its_values(

@@ -145,17 +145,19 @@ def _add_all(diff: Diff, made_id: str, group: Sequence[_Pair], then: Raw, now: R
             diff.unreadable += 1
             continue
         diff.items += 1
-        if value is not None:
-            diff.gained += before is None
-            if before == value:
-                _add_same(diff, _rows(value))
-                diff.same_items += 1
+        rows = _rows(value)
+        former = rows if before == value else _rows(before)
+        if not rows:  # none, or a list with nothing in it
+            if former:
+                _add_gone(diff, record)
             else:
-                diff.same_items += _add_values(diff, record.item_id, _rows(before), _rows(value))
-        elif before is None:
-            diff.still_none += 1
+                diff.still_none += 1
+        elif former is rows:
+            _add_same(diff, rows)
+            diff.same_items += 1
         else:
-            _add_gone(diff, record)
+            diff.gained += not former
+            diff.same_items += _add_values(diff, record.item_id, former, rows)
 
 
 def _data(job_id: str, record: ItemRecord, artifact: Artifact | None, raw: Raw) -> bytes | None:

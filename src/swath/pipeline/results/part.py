@@ -69,10 +69,14 @@ def writing(target: Path, *, folder: bool = False, private: bool = False) -> Ite
 def check_target(target: Path, *, folder: bool = False, replace: bool = False) -> Path:
     """Where a link points to. Raises BadInput when nothing can or may be written there."""
     real = Path(os.path.realpath(target))
-    if not real.parent.is_dir():
-        raise BadInput(f"there is no folder {real.parent}; make it, or choose another place")
-    if not real.exists():
+    try:
+        if not real.parent.is_dir():
+            raise BadInput(f"there is no folder {real.parent}; make it, or choose another place")
+        os.lstat(real)
+    except FileNotFoundError:
         return real
+    except OSError as error:
+        raise BadInput(f"nothing can be written there: {error.strerror}; choose another name") from None
     if folder and not (real.is_dir() and {entry.name for entry in os.scandir(real)} <= _OF_EXPORT):
         raise BadInput(f"{target} is there and no folder that an export made; choose another name")
     if not folder and not real.is_file():

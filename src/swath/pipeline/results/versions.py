@@ -25,6 +25,7 @@ from swath.domain.versions import (
     SOURCE_LABEL,
     VERSION_LABEL,
     check_version,
+    is_all_read_from,
     is_sample,
     refuse_unless_ended,
     version_job_id,
@@ -37,7 +38,16 @@ from swath.ports.job_control import JobControl
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["Version", "VersionEnd", "VersionStore", "Wish", "begin_version", "use_version", "versions_of"]
+__all__ = [
+    "Version",
+    "VersionEnd",
+    "VersionStore",
+    "Wish",
+    "begin_version",
+    "refuse_mixed_pages",
+    "use_version",
+    "versions_of",
+]
 
 ITEMS_AT_ONCE: Final = 64  # they wait for pages that are read together; what they cost is time of the processor
 _MOST: Final = 100_000
@@ -209,6 +219,18 @@ async def _scraper_version(store: JobStore, status: JobStatus) -> str:
     """The order of a job does not say it; its items do."""
     first = await store.items(status.job.job_id, 0, 1)
     return first[0].scraper_version if first else ""
+
+
+async def refuse_mixed_pages(store: JobStore, job_id: str) -> None:
+    """Before items of a job run again. Raises Conflict when that would read other pages than those which the version
+    that it makes was read from."""
+    made = await store.status(job_id)
+    if made.job.extracts is None:
+        return
+    with contextlib.suppress(UnknownName):
+        if not is_all_read_from(made.job, await store.status(made.job.extracts)):
+            told = f"items of job {made.job.extracts!r} ran again since {job_id!r} was begun"
+            raise Conflict(f"{told}, and one version is never made of two; make another with `swath jobs reextract`")
 
 
 async def use_version(store: VersionStore, job_id: str, number: int) -> JobStatus:

@@ -74,21 +74,24 @@ class Hunt:
         while self._ahead and done >= self._ahead[-1][0]:
             kind = self._ahead[-1][1]
             targets = list(_targets(self._family, kind))
-            if not targets:
+            if not targets or not self._strike(self.luck.choice(targets), kind, now):
                 break
             self._ahead.pop()
-            self._strike(self.luck.choice(targets), kind, now)
 
     def over(self) -> None:
         """The job has ended: everything that was planned must have been done."""
         self.findings.expect(not self._ahead, Kind.WRONG, "the hunt", f"{len(self._ahead)} strikes were not made")
 
-    def _strike(self, process: psutil.Process, kind: str, now: float) -> None:
-        with suppress(psutil.NoSuchProcess):
+    def _strike(self, process: psutil.Process, kind: str, now: float) -> bool:
+        """False when it was gone by itself a moment before."""
+        try:
             process.send_signal(signal.SIGSTOP if kind == FROZEN else signal.SIGKILL)
-            self.made[kind] += 1
-            if kind == FROZEN:
-                self._frozen[process] = now
+        except psutil.NoSuchProcess:
+            return False
+        self.made[kind] += 1
+        if kind == FROZEN:
+            self._frozen[process] = now
+        return True
 
 
 def left_behind(data: Path) -> tuple[list[int], list[str]]:

@@ -31,6 +31,7 @@ from swath.pipeline.accept.policy_change import settled
 from swath.pipeline.accept.policy_file import strict_policy
 from swath.pipeline.dispatch.announce import announce
 from swath.pipeline.finish.deletion import mark_for_deletion
+from swath.pipeline.results.versions import refuse_mixed_pages
 from swath.proxies.ways import check_wish
 
 __all__ = ["merged", "router"]
@@ -86,6 +87,7 @@ async def retry_job(controller: Control, job_id: JobId, body: Retry) -> Response
         told = "say which items to run again: failed, kinds, not_run, item_ids or since"
         raise refused_fields([Problem("", told)])
     await _check_ids(controller, job_id, body.item_ids)
+    await refuse_mixed_pages(controller.services.store, job_id)
     return await _told(controller, await controller.services.store.retry(job_id, selection))
 
 

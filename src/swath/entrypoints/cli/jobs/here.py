@@ -28,6 +28,7 @@ from swath.pipeline.accept.item_ids import look_like_rows
 from swath.pipeline.dispatch.announce import announce
 from swath.pipeline.finish.deletion import mark_for_deletion
 from swath.pipeline.results.evidence import Evidence, evidence_of
+from swath.pipeline.results.versions import refuse_mixed_pages
 
 __all__ = ["StoreJobs"]
 
@@ -99,6 +100,7 @@ class StoreJobs:
         """See Jobs."""
         if selection.item_ids:
             await self._check_ids(job_id, selection.item_ids)
+        await refuse_mixed_pages(self._store, job_id)
         return await self._announced(await self._store.retry(job_id, selection))
 
     async def _check_ids(self, job_id: str, asked: frozenset[str]) -> None:

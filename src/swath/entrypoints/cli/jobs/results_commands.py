@@ -90,7 +90,7 @@ def use(job_id: str, number: int, as_json: bool) -> int:
     required=True,
     metavar="FILE",
     shell_complete=complete_files,
-    help="Where to; - for stdout (csv, jsonl).",
+    help="Where to; - for stdout (csv, jsonl, and files as a tar).",
 )
 @click.option(
     "--format",
