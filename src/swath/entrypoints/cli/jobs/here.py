@@ -28,7 +28,6 @@ from swath.pipeline.accept.item_ids import look_like_rows
 from swath.pipeline.dispatch.announce import announce
 from swath.pipeline.finish.deletion import mark_for_deletion
 from swath.pipeline.results.evidence import Evidence, evidence_of
-from swath.pipeline.results.versions import refuse_mixed_pages
 
 __all__ = ["StoreJobs"]
 
@@ -98,6 +97,8 @@ class StoreJobs:
 
     async def retry(self, job_id: str, selection: Selection) -> JobStatus:
         """See Jobs."""
+        from swath.pipeline.results.versions import refuse_mixed_pages
+
         if selection.item_ids:
             await self._check_ids(job_id, selection.item_ids)
         await refuse_mixed_pages(self._store, job_id)
