@@ -97,7 +97,7 @@ class Rereading(LeaseRunner):
         return begun
 
     def _read_some(self, begun: list[Work], until: float) -> None:
-        """One attempt at each. Those that the time does not allow go back to the others, and are unpacked then."""
+        """One attempt at each. Those that the time does not allow go back to the others, as they are unpacked."""
         clock, tried = asyncio.get_running_loop().time, list[Tried]()
         for work in begun:
             self._stored.unpack(work.item)
