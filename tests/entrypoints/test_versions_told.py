@@ -13,12 +13,12 @@ from swath.bootstrap.services import Services, open_services
 from swath.domain.errors import BadInput
 from swath.domain.layout import Layout
 from swath.entrypoints.cli.jobs.item import show_item
-from swath.entrypoints.cli.jobs.versions import show_versions, use_job_version
+from swath.entrypoints.cli.jobs.versions import show_versions, tell_diff, use_job_version
 from swath.entrypoints.cli.order import Order
 from swath.entrypoints.cli.readers import tell_readers
 from swath.entrypoints.cli.run_job import run_job
 from swath.pipeline.finish.deletion import Remover
-from swath.pipeline.results.diff import read_diff
+from swath.pipeline.results.diff import Diff, Example, FieldDiff, read_diff
 from swath.pipeline.results.version_load import load_version
 from swath.pipeline.results.versions import Wish, begin_version
 from swath.settings import Settings, read_settings
@@ -123,3 +123,13 @@ async def test_a_version_without_records_is_not_recommended(
         await store.set_current("job", 1)
     await run_job(settings, Order(job_id="job.v4"))
     assert "\nreaders still get version 1; to use it: swath jobs use job --version 4\n" in capsys.readouterr().out
+
+
+@pytest.mark.req("R6")
+def test_of_very_many_fields_that_changed_only_some_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    examples = {"changed": [Example("a", "x", "y")]}
+    fields = {f"f{n}": FieldDiff(changed=1, examples=examples) for n in range(25)}
+    tell_diff(Diff(job_id="job", version=2, former_version=1, items=1, fields=fields | {"z": FieldDiff(same=1)}))
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in told if "changed: a:" in line] == [f"f{n}" for n in range(20)]
+    assert told[-1] == "  examples of 5 more fields: swath jobs versions job --diff 2 --json"

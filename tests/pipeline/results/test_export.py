@@ -424,6 +424,10 @@ async def test_a_job_that_goes_on_is_refused_unless_a_part_is_wanted(
         Export(store, storage, status, Wish(Format.CSV))
     done = await Export(store, storage, status, Wish(Format.CSV, partial=True)).to_file(tmp_path / "half.csv")
     assert done.records == status.counts.success > 0
+    wish = Wish(Format.CSV, partial=True, everything=True)
+    await Export(store, storage, status, wish).to_file(tmp_path / "all.csv")
+    rows = read_csv((tmp_path / "all.csv").read_text("utf-8"))
+    assert {(row["_state"], row["_generation"]) for row in rows} == {("success", "1"), ("pending", "")}
 
 
 @pytest.mark.req("R5")

@@ -60,7 +60,7 @@ class Row(msgspec.Struct, frozen=True):
             "scraper_id": self.item.job.scraper_id,
             "scraper_version": record.scraper_version,
             "proxy_tier": fetched.attempts[-1].proxy_tier if fetched and fetched.attempts else None,
-            "generation": None if fetched is None else fetched.generation,
+            "generation": (fetched and fetched.generation) or None,  # 0 until it has ended
             "pages": [
                 {"name": page.name, "url": page.url, "sha256": page.sha256, "fetched_at": _utc(page.fetched_at)}
                 for page in self.pages

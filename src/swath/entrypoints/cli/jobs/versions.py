@@ -25,6 +25,7 @@ from swath.settings import Settings
 __all__ = ["diff_json", "show_versions", "tell_diff", "use_job_version"]
 
 _CHANGES = ("filled", "changed", "lost")
+_SHOWN_FIELDS = 20  # with examples; a page of them is more than anybody reads
 
 
 async def use_job_version(settings: Settings, job_id: str, number: int, *, as_json: bool) -> ExitCode:
@@ -118,11 +119,7 @@ def tell_diff(diff: Diff) -> None:
             [(name, *_numbers(field)) for name, field in diff.fields.items()],
             shorten=("field",),
         )
-    for name, field in diff.fields.items():
-        for what in _CHANGES:
-            for one in field.examples.get(what, ()):
-                click.echo(f"  {name} {what}: {_plain(one.item_id)}: {_change(one)}")
-    for line in _gone(diff):
+    for line in (*_examples(diff), *_gone(diff)):
         click.echo(line)
     if diff.gained:
         click.echo(f"{counted(diff.gained, 'item')} had no record before")
@@ -130,6 +127,22 @@ def tell_diff(diff: Diff) -> None:
         click.echo(
             f"{counted(diff.unreadable, 'item')} could not be compared: see `{command('jobs', 'verify', diff.job_id)}`"
         )
+
+
+def _examples(diff: Diff) -> list[str]:
+    """Of the first fields that have some; where the others are."""
+    fields = [(name, field) for name, field in diff.fields.items() if field.examples]
+    lines = [
+        f"  {name} {what}: {_plain(one.item_id)}: {_change(one)}"
+        for name, field in fields[:_SHOWN_FIELDS]
+        for what in _CHANGES
+        for one in field.examples.get(what, ())
+    ]
+    left = len(fields) - _SHOWN_FIELDS
+    if left > 0:
+        all_of_them = command("jobs", "versions", diff.job_id, "--diff", str(diff.version), "--json")
+        lines.append(f"  examples of {counted(left, 'more field')}: {all_of_them}")
+    return lines
 
 
 def _gone(diff: Diff) -> list[str]:
