@@ -19,6 +19,7 @@ from swath.pipeline.results.rows import rows_of
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import Store, policy
 from tests.pipeline.making import FAILED, STARTED, Made, make_job, page
+from tests.pipeline.results.stored_jobs import load
 
 pytestmark = pytest.mark.req("R8")
 
@@ -71,6 +72,14 @@ async def test_values_lead_to_pages(store: Store, storage: FolderResults, clock:
         "tax.note": (None, None),
         "county": ("Maricopa", ()),
     }
+
+
+async def test_an_item_that_has_not_ended_has_no_generation(
+    store: Store, storage: FolderResults, layout: Layout
+) -> None:
+    await load(store, "waits", [("one", {})], layout)
+    found = await evidence(store, storage, job_id="waits")
+    assert (found.generation, found.proxy_tier, found.pages) == (None, None, ())
 
 
 @pytest.mark.req("R5")

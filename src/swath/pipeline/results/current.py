@@ -40,6 +40,16 @@ class CurrentItem(msgspec.Struct, frozen=True):
         return None if self.job.extracts is not None and self.first is self.record else self.first
 
     @property
+    def generation(self) -> int | None:
+        """In which its pages were fetched; None where others were fetched since, or the item has not ended."""
+        return None if self.fetched is None else self.fetched.generation or None
+
+    @property
+    def proxy_tier(self) -> str | None:
+        """By which way out its pages were fetched, the dearest of the last attempt."""
+        return self.fetched.attempts[-1].proxy_tier if self.fetched and self.fetched.attempts else None
+
+    @property
     def first_job_id(self) -> str:
         """The job to which `first` belongs."""
         return self.job.job_id if self.fetched is None else self.job.extracts or self.job.job_id

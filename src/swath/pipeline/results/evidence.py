@@ -65,9 +65,8 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the current version: how it has ended there, and its values. `job_id` is the job that has the pages, and
-    `generation` that in which it fetched them, None if it has fetched others since; `proxy_tier` is the dearest way out
-    of the attempt that did. `damage` says which files cannot be read, one line each."""
+    """Of the current version: how it has ended there, and its values. `job_id` is the job that has the pages;
+    `generation` and `proxy_tier` as CurrentItem has them. `damage` says which files cannot be read, one line each."""
 
     version: int
     scraper_id: str
@@ -87,7 +86,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 async def evidence_of(store: JobStore, storage: ResultStorage, status: JobStatus, item_id: str) -> Evidence:
     """Raises UnknownName when the job has no such item. What is damaged is told, and hides nothing else."""
     item = await current_item(store, status, item_id)
-    record, fetched = item.record, item.fetched
+    record = item.record
     files, damage = await _files(storage, item.first_job_id, item.first, METADATA_FILE, pages=True)
     stored = stored_in(files[METADATA_FILE]).pages if METADATA_FILE in files else ()
     data, no_data = await _files(storage, item.job.job_id, record, DATA_FILE)
@@ -101,8 +100,8 @@ async def evidence_of(store: JobStore, storage: ResultStorage, status: JobStatus
         failure=record.failure,
         reason=record.reason,
         job_id=item.first_job_id,
-        generation=None if fetched is None else fetched.generation,
-        proxy_tier=fetched.attempts[-1].proxy_tier if fetched and fetched.attempts else None,
+        generation=item.generation,
+        proxy_tier=item.proxy_tier,
         pages=tuple(_source(item, page) for page in stored),
         values=values,
         damage=(*damage, *no_data),

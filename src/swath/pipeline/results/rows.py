@@ -46,7 +46,7 @@ class Row(msgspec.Struct, frozen=True):
     def provenance(self) -> dict[str, Any]:
         """Where the record comes from, by plain names; `input` as it was given, times in UTC. Which of several pages a
         record was read from is not known, so all are named."""
-        record, fetched = self.item.record, self.item.fetched
+        record = self.item.record
         failure = record.failure
         return {
             "job_id": self.item.job.extracts or self.item.job.job_id,
@@ -59,8 +59,8 @@ class Row(msgspec.Struct, frozen=True):
             "failure": None if failure is None else f"{failure.kind.value}: {failure.message}",
             "scraper_id": self.item.job.scraper_id,
             "scraper_version": record.scraper_version,
-            "proxy_tier": fetched.attempts[-1].proxy_tier if fetched and fetched.attempts else None,
-            "generation": (fetched and fetched.generation) or None,  # 0 until it has ended
+            "proxy_tier": self.item.proxy_tier,
+            "generation": self.item.generation,
             "pages": [
                 {"name": page.name, "url": page.url, "sha256": page.sha256, "fetched_at": _utc(page.fetched_at)}
                 for page in self.pages
