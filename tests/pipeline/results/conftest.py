@@ -8,6 +8,7 @@ from swath.backends.embedded.store import EmbeddedStore
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.store import MemoryStore
 from swath.domain.layout import Layout
+from swath.ports.clock import Clock
 from swath.ports.result_storage import ResultStorage
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import Store
@@ -26,8 +27,14 @@ def place(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def store(place: str, tmp_path: Path) -> AsyncIterator[Store]:
-    made: Store = MemoryStore(FakeClock()) if place == "memory" else EmbeddedStore.open(tmp_path, FakeClock())
+def clock() -> Clock:
+    """Stands still; modules whose workers really run have the system's."""
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(place: str, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
+    made: Store = MemoryStore(clock) if place == "memory" else EmbeddedStore.open(tmp_path, clock)
     yield made
     await made.close()
 

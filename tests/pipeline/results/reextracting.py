@@ -27,7 +27,7 @@ from swath.ports.result_storage import ResultStorage
 from swath.testing.contracts.orders import Store
 from swath.testing.network import open_network
 
-__all__ = ["CALM", "V1", "V2", "Parcels", "make_version", "owner_of", "scraped", "work_on"]
+__all__ = ["CALM", "V1", "V2", "Parcels", "make_version", "owner_of", "parcels", "scraped", "work_on"]
 
 CALM: dict[str, Any] = {"min_requests": 1_000, "consecutive_failures": 1_000}
 
@@ -112,6 +112,11 @@ async def work_on(store: Store, storage: ResultStorage, made: HttpScraper, job_i
     stop.set()
     await working
     return status
+
+
+def parcels(*numbers: int) -> list[dict[str, Any]]:
+    """Inputs for `scraped`."""
+    return [{"n": number} for number in numbers]
 
 
 async def scraped(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import pytest
 
 from swath import Page, Pages, WebPage, WebSession, scraper
 from swath.backends.clock import SystemClock
-from swath.backends.embedded.store import EmbeddedStore
-from swath.backends.memory.store import MemoryStore
 from swath.domain.errors import Conflict
 from swath.domain.failure import FailureKind
 from swath.domain.job import Job
@@ -29,6 +26,7 @@ from swath.pipeline.results.export import Wish as Exported
 from swath.pipeline.results.rows import rows_of
 from swath.pipeline.results.version_load import load_version
 from swath.pipeline.results.versions import Wish, begin_version, refuse_mixed_pages, use_version
+from swath.ports.clock import Clock
 from swath.ports.result_storage import ResultStorage
 from swath.testing.contracts.orders import Store
 from tests.pipeline.results.reextracting import V1, V2, Parcels, make_version, scraped, work_on
@@ -60,10 +58,8 @@ class Worse(Parcels):
 
 
 @pytest.fixture
-async def store(place: str, tmp_path: Path) -> AsyncIterator[Store]:
-    made: Store = MemoryStore(SystemClock()) if place == "memory" else EmbeddedStore.open(tmp_path, SystemClock())
-    yield made
-    await made.close()
+def clock() -> Clock:
+    return SystemClock()
 
 
 async def sold(store: Store, storage: ResultStorage) -> None:

@@ -1,0 +1,110 @@
+"""R6: what the diff of a version calls a record, a value and a change, and that it leaves no item out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from swath import Pages, scraper
+from swath.backends.clock import SystemClock
+from swath.domain.layout import Layout, PackedAt
+from swath.pipeline.results import diff as diff_module
+from swath.pipeline.results.diff import compare_versions, read_diff
+from swath.pipeline.results.versions import use_version
+from swath.ports.clock import Clock
+from swath.ports.result_storage import ResultStorage
+from swath.testing.contracts.orders import Store
+from tests.pipeline.results.reextracting import V2, Parcels, make_version, parcels, scraped
+
+pytestmark = pytest.mark.req("R6")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return SystemClock()
+
+
+@scraper("parcels", version="4")
+class Empty(Parcels):
+    """Returns a list with nothing in it."""
+
+    def extract(self, pages: Pages) -> Any:
+        return []
+
+
+async def test_a_list_with_nothing_in_it_is_no_record(store: Store, storage: ResultStorage, layout: Layout) -> None:
+    """No row of an export is made of it, so readers would miss what they have."""
+    await scraped(store, storage, layout, parcels(1, 2))
+    made = await make_version(store, storage, Empty())
+    assert made.counts.success == 2
+    diff = await read_diff(storage, "job.v2")
+    assert diff is not None
+    assert (diff.gone, diff.items, diff.same_items, diff.fields) == ({"no_data": 2}, 2, 0, {})
+    assert (await store.status("job")).current_version == 1
+    await use_version(store, "job", 2)
+    await make_version(store, storage, Empty())
+    again = await read_diff(storage, "job.v3")
+    assert again is not None
+    assert (again.still_none, again.same_items, again.gone, again.gained) == (2, 0, {}, 0)
+    await make_version(store, storage, V2())
+    gained = await read_diff(storage, "job.v4")
+    assert gained is not None
+    assert (gained.gained, gained.fields["owner"].filled) == (2, 2)
+
+
+@scraper("parcels", version="2")
+class Given(Parcels):
+    """Says the same of every page."""
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self.record = record
+
+    def extract(self, pages: Pages) -> Any:
+        return self.record
+
+
+async def test_zero_and_false_say_something(store: Store, storage: ResultStorage, layout: Layout) -> None:
+    await scraped(store, storage, layout, parcels(1, 2))
+    await make_version(store, storage, Given({"n": 0, "b": False, "was": None, "s": "", "o": 1}))
+    after = {"n": 0, "b": False, "was": 0, "s": "", "o": None}
+    for version in (3, 4):
+        await make_version(store, storage, Given(after))
+        await use_version(store, "job", version)
+    changed, same = await read_diff(storage, "job.v3"), await read_diff(storage, "job.v4")
+    assert changed is not None
+    assert same is not None
+    counts = {name: (one.same, one.filled, one.changed, one.lost) for name, one in changed.fields.items()}
+    assert counts == {"n": (2, 0, 0, 0), "b": (2, 0, 0, 0), "was": (0, 2, 0, 0), "o": (0, 0, 0, 2)}
+    assert {name: one.same for name, one in same.fields.items()} == {"n": 2, "b": 2, "was": 2}
+
+
+async def test_a_diff_is_as_large_as_its_fields_and_no_larger(store: Store, storage: ResultStorage) -> None:
+    """Records whose names are data would else make one of each."""
+    await scraped(store, storage, Layout.FILES, parcels(1, 2))
+    await make_version(store, storage, Given({f"f{number}": "x" for number in range(1_300)}))
+    diff = await read_diff(storage, "job.v2")
+    assert diff is not None
+    assert len(diff.fields) <= 1_001
+    assert sum(one.filled for one in diff.fields.values()) == 2 * 1_300
+
+
+async def test_a_diff_goes_through_all_items_and_one_that_is_damaged_hides_no_other(
+    store: Store, storage: ResultStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scraped(store, storage, Layout.WARC, parcels(*range(1, 8)), step=1)
+    (hit,) = [one for one in await store.items("job") if one.item_id == "p4"]
+    line = PackedAt.of(hit.artifacts[-1].key)
+    assert line is not None
+    whole = bytearray(await storage.get("job", line.pack))
+    whole[line.start + line.length // 2] ^= 0xFF
+    await make_version(store, storage, V2())  # which reads the page and what is said of it from another place
+    for batch_items in (2, 3, 1_000):
+        monkeypatch.setattr(diff_module, "BATCH_ITEMS", batch_items)
+        made = (await store.status("job.v2")).job
+        first = msgspec.structs.replace(await store.status("job"), current_version=1)
+        assert (await compare_versions(store, storage, first, made)).items == 7
+    await storage.put("job", {line.pack: bytes(whole)})
+    diff = await compare_versions(store, storage, first, made)
+    assert (diff.items, diff.unreadable) == (6, 1)
