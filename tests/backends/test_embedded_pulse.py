@@ -28,9 +28,10 @@ class Reader:
         self.reads = 0
 
     def look(self, key: str = "row") -> int:
-        return self.pulse.recall(key, self._read)
+        return self.pulse.recall(self._read, key)
 
-    def _read(self) -> int:
+    def _read(self, key: str) -> int:
+        assert key
         self.reads += 1
         return self.reads
 
@@ -53,11 +54,11 @@ def test_what_was_read_holds_until_somebody_commits(tmp_path: Path) -> None:
 def test_a_commit_while_it_reads_is_not_missed(tmp_path: Path) -> None:
     reader, elsewhere = Reader(tmp_path / "p"), Pulse[int](tmp_path / "p")
 
-    def read_and_be_overtaken() -> int:
+    def read_and_be_overtaken(_: str) -> int:
         elsewhere.beat()
         return 0
 
-    assert reader.pulse.recall("row", read_and_be_overtaken) == 0
+    assert reader.pulse.recall(read_and_be_overtaken, "row") == 0
     assert reader.look() == 1
 
 
@@ -76,11 +77,11 @@ def test_a_commit_whose_process_died_before_it_told_is_seen_a_moment_later(
 def test_a_read_that_fails_is_tried_again(tmp_path: Path) -> None:
     reader = Reader(tmp_path / "p")
 
-    def fail() -> int:
+    def fail(_: str) -> int:
         raise sqlite3.OperationalError("busy")
 
     with pytest.raises(sqlite3.OperationalError):
-        reader.pulse.recall("row", fail)
+        reader.pulse.recall(fail, "row")
     assert reader.look() == 1
 
 

@@ -87,7 +87,7 @@ class Scraper:
         """
         try:
             fetched = await self.fetch(item, session)
-            if isinstance(fetched, Iterator):
+            if not isinstance(fetched, WebPage) and isinstance(fetched, Iterator):
                 fetched = list(fetched)  # a generator is the author's code too
         except SwathError:
             raise

@@ -131,8 +131,10 @@ class Ways:
 
     def _steps(self, proxy: Proxy, policy: SitePolicy) -> tuple[ProxyType, ...]:
         """A site's ladder is a wish: steps of it that are not set up here are left out."""
-        there = tuple(tier for tier in policy.proxy_ladder if not missing_settings(self._setup, tier))
-        return _asked(proxy) or there or _DIRECT
+        wanted = _asked(proxy)
+        if wanted or not policy.proxy_ladder:
+            return wanted or _DIRECT
+        return tuple(tier for tier in policy.proxy_ladder if not missing_settings(self._setup, tier)) or _DIRECT
 
     def _climb(self, job_id: str, site_name: str, policy: SitePolicy, steps: tuple[ProxyType, ...]) -> Climb:
         known = self._climbs.get((job_id, site_name))

@@ -98,8 +98,9 @@ class SiteCircuits:
         outcomes = self._outcomes_of(ticket)
         if outcomes.epoch > ticket.epoch:
             return  # what was sent before the circuit last changed decides nothing
-        outcomes.kept = [*outcomes.kept, good][-ticket.site.policy.breaker.window :]
-        if ticket.decides or not all(outcomes.kept):
+        outcomes.kept.append(good)
+        del outcomes.kept[: -ticket.site.policy.breaker.window]
+        if ticket.decides or False in outcomes.kept:
             outcomes.writing = asyncio.create_task(self._write(ticket, outcomes, outcomes.writing))
 
     def failed_probes(self, site_name: str) -> int:

@@ -50,6 +50,7 @@ def resolve(url: str, base: str | None) -> str:
     return canonical(text)
 
 
+@lru_cache(256)  # the session spells an address, and the transport makes sure
 def canonical(url: str, base: str | None = None) -> str:
     """The one spelling of an address, without fragment; ASCII throughout. Raises Failed invalid_input.
 

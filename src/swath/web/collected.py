@@ -34,7 +34,8 @@ class Collected:
     def keep(self, page: WebPage, name: str = DEFAULT_NAME) -> WebPage:
         """Stores a page under a name, in the place of one that was kept under it before."""
         check_page(page)
-        check_name(name, "page")
+        if name is not page.name:
+            check_name(name, "page")
         kept = self.pages[name] = page.named(name)
         return kept
 

@@ -84,6 +84,7 @@ class Passage:
         self._routes: dict[str, Route | None] = {}
         self._open: dict[int, _Open] = {}
         self.url: str | None = None
+        self._looked_up: tuple[str | None, Site | None] = (None, None)
         self._last: str | None = None
         self._blamed: list[tuple[Failure, str]] = []  # with the name of the site
         self._over = False
@@ -105,16 +106,16 @@ class Passage:
 
     def policy(self, url: str) -> SitePolicy:
         """See Gate."""
-        return self._network.directory.of(url).policy
+        return self._site(url).policy
 
     def route(self, url: str) -> Route | None:
         """See Gate."""
-        return self._route(self._network.directory.of(url))
+        return self._route(self._site(url))
 
     async def enter(self, request: Request) -> Request:
         """See Gate."""
         self.url = request.url
-        site = self._network.directory.of(request.url)
+        site = self._site(request.url)
         self._check_hours(site)
         self._route(site)
         with self._waiting():
@@ -171,13 +172,21 @@ class Passage:
 
     def blame(self, url: str, failure: Failure) -> None:
         """See Gate."""
-        self._blamed.append((failure, self._network.directory.of(url).name))
+        self._blamed.append((failure, self._site(url).name))
 
     def _at_fault(self, failure: Failure) -> str | None:
         """The site whose answer the failure was; of one that the scraper found by itself, the site it came to last."""
         return next((name for known, name in reversed(self._blamed) if known == failure), self._last)
 
     # -- one question each ---------------------------------------------------------------------------------------------
+
+    def _site(self, url: str) -> Site:
+        """Asked several times for each request, mostly of the same address."""
+        known, site = self._looked_up
+        if site is None or known != url:
+            site = self._network.directory.of(url)
+            self._looked_up = url, site
+        return site
 
     def _label(self, name: str) -> str:
         """What figures are counted under: the policies are few, the domains that share the default need not be."""
@@ -214,7 +223,7 @@ class Passage:
     async def robots_allow(self, url: str) -> bool:
         """Whether the site's robots.txt lets the address be fetched, or need not be asked. Raises as `enter` does."""
         try:
-            await self._ask_robots(self._network.directory.of(url), Request(url=url))
+            await self._ask_robots(self._site(url), Request(url=url))
         except Failed as failed:
             if failed.failure.kind is FailureKind.ROBOTS_DENIED:
                 return False
@@ -255,7 +264,7 @@ class Passage:
         return response
 
     async def _send(self, request: Request) -> Response:
-        site = self._network.directory.of(request.url)
+        site = self._site(request.url)
         self._check_hours(site)
         self._route(site)
         ticket = await self._ticket(site)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -138,9 +139,9 @@ class RoutedTransport:
         self._direct = direct
         self._proxied = proxied
 
-    async def send(self, request: Request) -> Response:
+    def send(self, request: Request) -> Coroutine[Any, Any, Response]:
         """See Transport."""
-        return await (self._direct if request.route is None else self._proxied).send(request)
+        return (self._direct if request.route is None else self._proxied).send(request)
 
     async def close(self) -> None:
         """See Transport."""

@@ -27,8 +27,8 @@ def is_redirect(status: int, headers: Headers) -> bool:
 
 def next_request(request: Request, response: Response) -> Request | None:
     """The request for the next hop; None when the answer is no redirect. Raises Failed navigation for a bad target."""
-    location = response.header("location")
-    if response.status not in _REDIRECTS or location is None:
+    location = response.header("location") if response.status in _REDIRECTS else None
+    if location is None:
         return None
     try:
         # A header is bytes: what is not ASCII goes on as the very bytes that came.

@@ -152,8 +152,9 @@ class WebSession(Collected):
         )
 
     async def _page(self, request: Request, name: str | None, expect_status: Collection[int]) -> WebPage:
+        if name is not None:
+            check_name(name, "page")
         wanted = _Wanted(DEFAULT_NAME if name is None else name, expect_status)
-        check_name(wanted.name, "page")
         judged = await self._follow(request, wanted)
         page, verdict = WebPage(judged.page, self), judged.verdict
         if verdict.failure is not None:

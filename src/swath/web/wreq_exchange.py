@@ -6,7 +6,7 @@ Used by the transports, direct and proxied, which decide where a client may conn
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -139,7 +139,7 @@ class Exchanges:
         pace = Pace(timer)
         try:
             async with timer:
-                answer = await self._sent(client, request, proxy)
+                answer = await self._send(client, request, proxy)
                 if pinned is not None and self._address_of(answer) not in pinned:
                     raise Failed(Failure.of(FailureKind.EGRESS_DENIED, f"{shown(request.url)} answered from elsewhere"))
                 return await self._read(answer, request, pace)
@@ -168,7 +168,7 @@ class Exchanges:
             known = self._addresses[told] = addr.ip()
         return known
 
-    async def _sent(self, client: wreq.Client, request: Request, proxy: wreq.Proxy | None) -> wreq.Response:
+    def _send(self, client: wreq.Client, request: Request, proxy: wreq.Proxy | None) -> Awaitable[wreq.Response]:
         method, headers = self._methods.get(request.method), dict(request.headers)
         if method is None:
             raise Failed(Failure.of(FailureKind.INTERNAL, f"{request.method!r} is no method that is sent"))
@@ -177,11 +177,10 @@ class Exchanges:
             options["body"] = request.body
         elif request.method in {"POST", "PUT"}:
             headers["Content-Length"] = "0"  # some servers refuse a post without it, and the client leaves it out
-        return await client.request(method, request.url, headers=headers, **options)
+        return client.request(method, request.url, headers=headers, **options)
 
     async def _read(self, answer: wreq.Response, request: Request, pace: Pace) -> Response:
-        received = _pairs(answer.headers)
-        head_bytes = sum(len(name) + len(value) + 4 for name, value in received)
+        received, encodings, head_bytes = _read_head(answer.headers)
         if head_bytes > self.limits.header_bytes:
             raise _too_large(f"the head of the answer has {head_bytes} bytes", request)
         status = answer.status.as_int()
@@ -192,11 +191,14 @@ class Exchanges:
         announced = answer.content_length
         if announced is not None and announced > cap_bytes and request.method != "HEAD":
             raise _too_large(f"the body has {announced} bytes, more than {cap_bytes},", request)
-        body = Body([value for name, value in received if name == "content-encoding"], cap_bytes)
+        body = Body(encodings, cap_bytes)
         unseen_bytes = announced if announced is not None and announced <= _AT_ONCE_BYTES else None
         self._stalls.begin(pace, body, unseen_bytes or 0)
         try:
-            await (_fill(answer, body) if unseen_bytes is None else _fill_at_once(answer, body))
+            if unseen_bytes is None:
+                await _fill(answer, body)
+            else:
+                body.feed(bytes(await answer.bytes()))
         finally:
             self._stalls.end(pace)
         return Response(
@@ -238,10 +240,6 @@ class Exchanges:
         return self._stores[ca_file]
 
 
-async def _fill_at_once(answer: wreq.Response, body: Body) -> None:
-    body.feed(bytes(await answer.bytes()))
-
-
 async def _fill(answer: wreq.Response, body: Body) -> None:
     async with answer.stream() as stream:
         async for chunk in stream:
@@ -257,5 +255,13 @@ def _flat(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(".", "")
 
 
-def _pairs(headers: wreq.HeaderMap) -> Headers:
-    return tuple((str(name, "latin-1").lower(), str(value, "latin-1")) for name, value in headers)
+def _read_head(headers: wreq.HeaderMap) -> tuple[Headers, list[str], int]:
+    """The headers, those among them that say how the body is encoded, and their size on the wire."""
+    received, encodings, size = [], [], 0
+    for raw_name, raw_value in headers:
+        name, value = str(raw_name, "latin-1").lower(), str(raw_value, "latin-1")
+        received.append((name, value))
+        size += len(name) + len(value) + 4
+        if name == "content-encoding":
+            encodings.append(value)
+    return tuple(received), encodings, size

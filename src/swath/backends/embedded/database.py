@@ -154,7 +154,7 @@ class Database:
         """
         with self._glancing:
             try:
-                return self._pulse.recall((query, values), lambda: self._look(query, values))
+                return self._pulse.recall(self._look, query, values)
             except sqlite3.Error:
                 return False
 

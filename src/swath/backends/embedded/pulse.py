@@ -42,22 +42,22 @@ class Pulse(Generic[T]):
         if memory is not None:
             _NUMBER.pack_into(memory, 0, next(self._numbers))
 
-    def recall(self, key: object, read: Callable[[], T]) -> T:
-        """What is read under the key; what was read before holds until the next commit of anybody."""
+    def recall(self, read: Callable[..., T], *key: object) -> T:
+        """What `read` says of the key; what it said before holds until the next commit of anybody."""
         if self._has_moved():
             self._found.clear()
         try:
             return self._found[key]
         except KeyError:
-            found = self._found[key] = read()
+            found = self._found[key] = read(*key)
             return found
 
     def _has_moved(self) -> bool:
         """Looked at before reading, so that a commit in between is noticed the next time."""
-        memory, now = self._mapped(), time.monotonic()
+        memory = self._memory or self._mapped()
         if memory is None:
             return True
-        seen = memory[: _NUMBER.size]
+        now, seen = time.monotonic(), memory[: _NUMBER.size]
         if seen == self._seen and now < self._stale_at:
             return False
         self._seen, self._stale_at = seen, now + LONGEST_SECONDS

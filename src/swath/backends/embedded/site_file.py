@@ -99,7 +99,7 @@ class SiteFile:
         with self._glancing:
             if self._closed:
                 raise sqlite3.ProgrammingError("the site book is closed")
-            return self._pulse.recall((query, name), lambda: self._look(query, name))
+            return self._pulse.recall(self._look, query, name)
 
     def _look(self, query: str, name: str) -> bytes | None:
         if self._glance_connection is None:

@@ -95,7 +95,7 @@ async def _by_network(bench: Bench, turn: Turn) -> Tried:
     if job.policy.cache_responses:
         cache = AttemptCache(bench.network.cache, job.job_id, turn.patience.waiting)
     web = WebSession(bench.network.transport, job.policy.timeouts, bench.clock, bench.scraper.base_url, gate, cache)
-    came = await _through(gate, _bounded(bench, turn, _fetch_and_extract(bench, turn.item, web)))
+    came = await _bounded(bench, turn, gate, _fetch_and_extract(bench, turn.item, web))
     if cache is not None and came.failure is not None:
         cache.forget()
     return _tried(bench, started_at, gate, web, came, 0 if cache is None else cache.hits)
@@ -112,7 +112,7 @@ async def _by_browser(bench: Bench, turn: Turn, browsers: Browsers, place: Place
         async with browsers.visit(place.ticket, visit) as collected:
             return await _fetch_and_extract(bench, turn.item, collected)
 
-    came = await _through(gate, _bounded(bench, turn, fetch_and_extract()))
+    came = await _bounded(bench, turn, gate, fetch_and_extract())
     gate.received(collected.bytes)
     return _tried(bench, started_at, gate, collected, came)
 
@@ -120,16 +120,6 @@ async def _by_browser(bench: Bench, turn: Turn, browsers: Browsers, place: Place
 def _gate(bench: Bench, turn: Turn) -> Passage:
     blocked = blocked_on(turn.attempts)
     return Passage(bench.network, bench.job, turn.before_request, turn.patience.waiting, blocked)
-
-
-async def _through(gate: Passage, work: Awaitable[Came]) -> Came:
-    """The sites that the attempt met hear what came of it, and no more requests of it leave."""
-    came = Came()
-    try:
-        came = await work
-    finally:
-        gate.end(came.finding, came.failure)
-    return came
 
 
 def _tried(bench: Bench, started_at: float, gate: Passage, web: Collected, came: Came, cache_hits: int = 0) -> Tried:
@@ -157,21 +147,27 @@ def _tried(bench: Bench, started_at: float, gate: Passage, web: Collected, came:
     return tried
 
 
-async def _bounded(bench: Bench, turn: Turn, work: Awaitable[tuple[Finding, Any]]) -> Came:
-    """Whatever a scraper does, SystemExit too, costs its item and never the worker."""
+async def _bounded(bench: Bench, turn: Turn, gate: Passage, work: Awaitable[tuple[Finding, Any]]) -> Came:
+    """Whatever a scraper does, SystemExit too, costs its item and never the worker.
+
+    In the end the sites that the attempt met hear what came of it, and no more requests of it leave.
+    """
     job, seconds = bench.job, bench.job.policy.timeouts.item_seconds
-    number = len(turn.attempts) + 1
+    number, came = len(turn.attempts) + 1, Came()
     try:
         with span("attempt", job.request_id, job_id=job.job_id, item_id=turn.item.item_id, attempt=number):
             async with turn.patience.limit(seconds):
                 finding, data = await work
-        return Came(finding, data)
+        came = Came(finding, data)
     except LeaseLost:
         raise
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _was_cancelled():
             raise
-        return came_of(job, error)
+        came = came_of(job, error)
+    finally:
+        gate.end(came.finding, came.failure)
+    return came
 
 
 def came_of(job: Job, error: BaseException) -> Came:
@@ -208,7 +204,7 @@ def _pages(web: Collected, failure: Failure | None, now: float) -> tuple[Page, .
     kept = web.kept
     if failure is not None and web.refused is not None:
         kept[REFUSED_PAGE] = msgspec.structs.replace(web.refused, name=REFUSED_PAGE)
-    return tuple(page if page.fetched_at else msgspec.structs.replace(page, fetched_at=now) for page in kept.values())
+    return tuple([page if page.fetched_at else msgspec.structs.replace(page, fetched_at=now) for page in kept.values()])
 
 
 def _checked(failure: object) -> Failure:

@@ -184,8 +184,8 @@ def _naming(end: Ended, artifacts: tuple[Artifact, ...]) -> Ended:
 def _about(end: Ended) -> dict[str, Any]:
     """What metadata.json says beside the pages."""
     return {
-        "state": end.state.value,
-        "outcome": None if end.finding is None else end.finding.value,
+        "state": end.state,
+        "outcome": end.finding,
         "failure": None if end.failure is None else msgspec.to_builtins(end.failure),
         "scraper_version": end.scraper_version,
         "attempts": len(end.attempts),

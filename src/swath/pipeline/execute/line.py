@@ -36,6 +36,9 @@ class Line:
 
     def fill(self) -> None:
         """Starts items until nobody can start another."""
-        while (served := next((lease for lease in self._standing if lease.start_next()), None)) is not None:
-            self._standing.remove(served)
-            self._standing.append(served)
+        at = 0  # those before cannot start anything; that another one has does not change it
+        while at < len(self._standing):
+            if self._standing[at].start_next():
+                self._standing.append(self._standing.pop(at))
+            else:
+                at += 1

@@ -104,7 +104,9 @@ class LeaseRunner:
 
     def start_next(self) -> bool:
         """Starts one item, if there is a slot and the book lets it; whether it did."""
-        if not self._can_start() or not (self._committed if self.lease.alone else self.slots.free > 0):
+        if not self._ready or not (self._committed if self.lease.alone else self.slots.free > 0):
+            return False  # asked first: after every start somebody is asked in vain
+        if not self._can_start():
             return False
         chosen = self._placing.choose(self._ready)
         if chosen is None:

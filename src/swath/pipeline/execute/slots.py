@@ -67,7 +67,10 @@ class JobSlots:
     @property
     def free(self) -> int:
         """Slots that can be used now."""
-        free = min(self._ceiling - self.running, self._room())
+        free = self._ceiling - self.running
+        if free <= 0:
+            return free  # mostly; the others need not be counted then
+        free = min(free, self._room())
         return min(free, self._ceiling - self._since_answered.starts) if self.in_doubt else free
 
     @property

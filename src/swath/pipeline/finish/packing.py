@@ -79,7 +79,7 @@ class Packer:
         result, keep = result or Result(), self._job.policy.keep
         check_names(result)
         stored = Stored(
-            tuple(stored_page(page, page_name(page.name) if keep.pages else None) for page in result.pages),
+            tuple([stored_page(page, page_name(page.name) if keep.pages else None) for page in result.pages]),
             tuple(map(stored_download, result.downloads)),
         )
         came = (*result.pages, *(download.page for download in result.downloads))

@@ -20,7 +20,6 @@ __all__ = ["read_texts"]
 
 _ID: Final = re.compile(r"#([A-Za-z_][A-Za-z0-9_-]*)")
 _LEAST_IDS: Final = 4  # fewer are found sooner one by one
-_NOWHERE: Final = ("", None)
 _LARGE_BYTES: Final = 64 * 1024  # such a page may have thousands of ids, and those that are wanted among the first
 
 
@@ -28,20 +27,20 @@ def read_texts(tree: LexborHTMLParser, selectors: Mapping[str, str], size_bytes:
     """By name, in the order given; None where nothing matches or nothing is in it. The page has so many bytes."""
     ids = _ids(tuple(selectors.values())) if size_bytes <= _LARGE_BYTES else None
     if ids is None:
-        return {name: _text(tree.css_first(selector)) for name, selector in selectors.items()}
-    known: dict[str, tuple[str, LexborNode]] = {}
+        found = {name: tree.css_first(selector) for name, selector in selectors.items()}
+        return {name: None if node is None else text_in(node) or None for name, node in found.items()}
+    known: dict[str, LexborNode] = {}
     for element in tree.css("[id]"):
-        found = element.id or ""
-        known.setdefault(found.lower(), (found, element))
+        known.setdefault(element.id or "", element)
+    # Pages without a proper doctype take the first of those that differ in case, whichever is asked for.
+    folded = set(map(str.lower, known))
+    alike = len(folded) < len(known)
     texts: dict[str, str | None] = {}
     for (name, selector), wanted in zip(selectors.items(), ids, strict=True):
-        if wanted is None:
-            texts[name] = _text(tree.css_first(selector))
-            continue
-        has, node = known.get(wanted.lower(), _NOWHERE)
-        if has and has != wanted:
-            node = tree.css_first(selector)  # of ids that differ in case, pages without a proper doctype take the first
-        texts[name] = _text(node)
+        node = None if wanted is None or alike else known.get(wanted)
+        if node is None and (wanted is None or wanted.lower() in folded):
+            node = tree.css_first(selector)
+        texts[name] = None if node is None else text_in(node) or None
     return texts
 
 
@@ -51,7 +50,3 @@ def _ids(selectors: tuple[str, ...]) -> tuple[str | None, ...] | None:
     matches = [_ID.fullmatch(selector) for selector in selectors]
     ids = tuple(None if match is None else match[1] for match in matches)
     return ids if len(ids) - ids.count(None) >= _LEAST_IDS else None
-
-
-def _text(node: LexborNode | None) -> str | None:
-    return None if node is None else text_in(node) or None
