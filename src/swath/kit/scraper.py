@@ -129,5 +129,6 @@ def _keep(session: Collected, name: str, page: WebPage) -> None:
             raise ValueError(f"two pages are named {name!r}; give one of them another name")
     session.keep(page, name)
     # A page that was fetched under one name and is returned under another is stored once, under the latter.
-    for other in [key for key, one in session.pages.items() if one is page and key != name]:
-        del session.pages[other]
+    if len(session.pages) > 1:
+        for other in [key for key, one in session.pages.items() if one is page and key != name]:
+            del session.pages[other]

@@ -99,7 +99,8 @@ class Pacer:
         return found
 
     def _lane_of(self, site: Site, rate: float | None = None) -> Lane:
-        return self._lane(site.name, lambda: _terms_of(site), rate)
+        lane = self._lanes.get(site.name) if rate is None else None
+        return lane or self._lane(site.name, lambda: _terms_of(site), rate)
 
     def _lane(self, name: str, terms: Callable[[], Ask], rate: float | None) -> Lane:
         if self._closed:

@@ -6,6 +6,7 @@ import codecs
 import re
 from encodings import normalize_encoding
 from encodings.aliases import aliases
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["charset_of", "content_type_of"]
@@ -31,6 +32,7 @@ _CHARSETS: Final = frozenset(
 _WINDOWS: Final = frozenset({"iso8859-1", "ascii"})
 
 
+@lru_cache(64)  # a site sends few
 def content_type_of(header: str | None) -> str:
     """The bare type; an answer that names none is taken for HTML."""
     return (header or "").partition(";")[0].strip().lower() or "text/html"
@@ -41,15 +43,21 @@ def charset_of(header: str | None, body: bytes) -> str:
     for mark, charset in _MARKS:
         if body.startswith(mark):
             return charset
-    named = _IN_HEADER.search(header) if header else None
+    named = _named_in(header) if header else None
     if named is not None:
-        return _python_name(named[1])
+        return named
     if content_type_of(header).endswith("html"):
         declared = _IN_META.search(body, 0, _META_BYTES)
         if declared is not None:
             name = _python_name(declared[1].decode("ascii"))
             return "utf-8" if name.startswith("utf-16") else name  # it could not have been read if it were true
     return "utf-8"
+
+
+@lru_cache(64)
+def _named_in(header: str) -> str | None:
+    named = _IN_HEADER.search(header)
+    return None if named is None else _python_name(named[1])
 
 
 def _python_name(label: str) -> str:

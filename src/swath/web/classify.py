@@ -134,15 +134,8 @@ def _smells(focus: str) -> bool:
 
 
 def _is_rich(body: bytes) -> bool:
-    for part in _PARTS:
-        at = -1
-        for _ in range(_RICH_PARTS):
-            at = body.find(part, at + 1, _WINDOW)
-            if at < 0:
-                break
-        else:
-            return True
-    return False
+    window = body[:_WINDOW]
+    return any(len(window.split(part, _RICH_PARTS)) > _RICH_PARTS for part in _PARTS)
 
 
 def _focus(body: bytes) -> str:

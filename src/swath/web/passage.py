@@ -99,10 +99,11 @@ class Passage:
     def cost(self) -> float:
         """What all its ways out cost, by the operator's prices."""
         ways = self._network.ways
-        routes = [route for route in self._routes.values() if route is not None]
-        if not routes:
-            return NO_COST
-        return sum(ways.price(route.tier, route.meter.bytes, route.meter.requests) for route in routes) or NO_COST
+        cost = NO_COST
+        for route in self._routes.values():
+            if route is not None:
+                cost += ways.price(route.tier, route.meter.bytes, route.meter.requests)
+        return cost or NO_COST
 
     def policy(self, url: str) -> SitePolicy:
         """See Gate."""

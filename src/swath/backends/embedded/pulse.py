@@ -44,24 +44,16 @@ class Pulse(Generic[T]):
 
     def recall(self, read: Callable[..., T], *key: object) -> T:
         """What `read` says of the key; what it said before holds until the next commit of anybody."""
-        if self._has_moved():
+        memory, now = self._memory or self._mapped(), time.monotonic()
+        seen = b"" if memory is None else memory[: _NUMBER.size]  # before reading: a commit in between is noticed then
+        if seen != self._seen or now >= self._stale_at or not seen:
+            self._seen, self._stale_at = seen, now + LONGEST_SECONDS
             self._found.clear()
         try:
             return self._found[key]
         except KeyError:
             found = self._found[key] = read(*key)
             return found
-
-    def _has_moved(self) -> bool:
-        """Looked at before reading, so that a commit in between is noticed the next time."""
-        memory = self._memory or self._mapped()
-        if memory is None:
-            return True
-        now, seen = time.monotonic(), memory[: _NUMBER.size]
-        if seen == self._seen and now < self._stale_at:
-            return False
-        self._seen, self._stale_at = seen, now + LONGEST_SECONDS
-        return True
 
     def close(self) -> None:
         """Lets go of the file; the next call takes the one that is there then."""

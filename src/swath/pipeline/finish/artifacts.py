@@ -83,8 +83,9 @@ def stored_download(download: Download) -> StoredPage:
 
 def check_names(result: Result) -> None:
     """Raises ValueError when two pages or two downloads have the same name."""
-    for names in ([page.name for page in result.pages], [download.name for download in result.downloads]):
-        if len(set(names)) < len(names):
+    for files in (result.pages, result.downloads):
+        if len(files) > 1 and len({file.name for file in files}) < len(files):
+            names = [file.name for file in files]
             raise ValueError(f"two files of one item have the same name: {', '.join(names)}")
 
 
