@@ -169,6 +169,25 @@ async def test_a_request_that_was_let_go_but_did_not_get_the_processor_is_late(c
 
 
 @pytest.mark.req("D2")
+async def test_a_lower_rate_that_becomes_known_while_the_site_is_busy_holds_from_then_on(
+    clock: FakeClock, book: Book
+) -> None:
+    pacer, where, sent = Pacer(book, clock, "w"), site(rate=10), list[float]()
+
+    async def keep_asking() -> None:
+        while True:
+            (await pacer.acquire(where, rate=None if clock.boot() < start + 2 else 1.0)).release()
+            sent.append(clock.boot())
+
+    start = clock.boot()
+    async with running(keep_asking()):
+        await play(clock, 12)
+    late = [at for at in sent if at > start + 3]
+    assert 19 <= sum(at <= start + 2 for at in sent) <= 22
+    assert 8 <= len(late) <= 10
+
+
+@pytest.mark.req("D2")
 async def test_who_comes_first_goes_first(clock: FakeClock, book: Book) -> None:
     pacer, where, order = Pacer(book, clock, "w"), site(rate=10), list[int]()
 

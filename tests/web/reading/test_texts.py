@@ -42,6 +42,13 @@ def test_they_are_what_one_look_up_after_the_other_finds(
     assert list(together.items()) == list(one_by_one.items())
 
 
+@pytest.mark.parametrize(("doctype", "found"), [("", "first"), ("<!doctype html>", "second")])
+def test_of_ids_that_differ_in_case_a_page_without_a_doctype_takes_the_first(doctype: str, found: str) -> None:
+    shown = page(f"{doctype}<p id=Owner>first</p><p id=owner>second</p><p id=a>1</p><p id=b>2</p><p id=c>3</p>")
+    asked = {"owner": "#owner", "a": "#a", "b": "#b", "c": "#c"}
+    assert shown.texts_of(asked) == {"owner": found, "a": "1", "b": "2", "c": "3"}
+
+
 def test_ids_are_found_in_one_pass_and_only_in_pages_that_are_not_large(monkeypatch: pytest.MonkeyPatch) -> None:
     html = "<!doctype html>" + "".join(f"<p id=f{number}>{number}</p>" for number in range(9))
     asked = {str(number): f"#f{number}" for number in range(9)}
