@@ -59,6 +59,17 @@ def two_jobs(shell: Shell, request: pytest.FixtureRequest) -> Shell:
     return shell
 
 
+@pytest.mark.req("R8")
+def test_names_that_a_site_has_made_up_do_not_move_the_cursor(shell: Shell) -> None:
+    shell.write("two.py", SCRAPER.replace('"bill"', r'"bill\x1b]0;mine\x07\nstate: gone"'))
+    shell.write("items.csv", "parcel\n100\n")
+    shell.write("site.json", json.dumps({"100": ("ANN\x1b[2J", 17)}))
+    assert shell.swath("run", "two.py", "--items", "items.csv", "--job-id", "a").returncode == 0
+    told = shell.swath("jobs", "item", "a", "100").stdout
+    assert "page bill·]0;mine··state: gone: mock:bill (200" in told
+    assert all(line.isprintable() for line in told.splitlines())
+
+
 @pytest.mark.req("R2", "R8")
 @pytest.mark.parametrize("two_jobs", ["files", "warc"], indirect=True)
 def test_a_value_leads_to_its_page(two_jobs: Shell) -> None:

@@ -272,6 +272,9 @@ def own_page(**fields: Any) -> WebPage:
     return WebPage(Page(**{"name": "html", "url": A, "status": 200, "body": b"", **fields}))
 
 
+TAKEN = "'refused' is the name of the answer that made an item fail; choose another for the page"
+
+
 @pytest.mark.req("K1", "K2")
 @pytest.mark.parametrize(
     ("returned", "told"),
@@ -285,6 +288,8 @@ def own_page(**fields: Any) -> WebPage:
         ([own_page(), own_page(name=5)], "page names must be text, not int"),
         ([own_page(name=5), own_page()], "page names must be text, not int"),
         (own_page(name=""), "page names must not be empty"),
+        ({"refused": own_page()}, TAKEN),
+        ([own_page(name="Refused")], "'Refused' is the name of the answer that made an item fail"),
         (own_page(body="<html>"), "the body of a page must be bytes, not str"),
         (own_page(status="200"), "the status of a page must be int, not str"),
         (own_page(url=None), "the url of a page must be str, not NoneType"),
@@ -314,6 +319,8 @@ async def test_what_cannot_be_stored_is_a_failure_and_is_not_kept(returned: Any,
         (lambda web: web.post(A, name=""), "ValueError: page names must not be empty"),
         (lambda web: web.download(A, Path("bill.pdf")), "TypeError: download names must be text, not PosixPath"),
         (lambda web: web.download(A, ""), "ValueError: download names must not be empty"),
+        (lambda web: web.get(A, name="refused"), f"ValueError: {TAKEN}"),
+        (lambda web: web.keep(own_page(), "refused"), f"ValueError: {TAKEN}"),
         (lambda web: web.keep(own_page(), 5), "TypeError: page names must be text, not int"),
         (lambda web: web.keep(own_page(body="x"), "a"), "TypeError: the body of a page must be bytes, not str"),
     ],

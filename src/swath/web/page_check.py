@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, TypeGuard
 
+from swath.domain.keys import REFUSED_PAGE
 from swath.domain.page import Exchange, Page
 from swath.web.page import WebPage
 
@@ -66,6 +67,8 @@ def check_name(name: object, what: str) -> None:
         raise TypeError(f"{what} names must be text, not {type(name).__name__}")
     if not name:
         raise ValueError(f"{what} names must not be empty")
+    if what == "page" and name.casefold() == REFUSED_PAGE:
+        raise ValueError(f"{name!r} is the name of the answer that made an item fail; choose another for the page")
     name.encode()
 
 

@@ -120,7 +120,8 @@ def _tell(record: ItemRecord, job: Job, jobs: Jobs) -> None:
 
 def _line(what: str, text: str) -> None:
     """Text comes from files and sites, so it must not move the cursor."""
-    click.echo(f"{what + ':':14} {''.join(c if c.isprintable() else '·' for c in text)}")
+    line = f"{what + ':':14} {text}"
+    click.echo("".join(c if c.isprintable() else "·" for c in line))
 
 
 def _stands(record: ItemRecord) -> str:
