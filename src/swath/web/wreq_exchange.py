@@ -37,7 +37,7 @@ _MOST_ADDRESSES: Final = 1_000
 _STREAM_WINDOW_BYTES: Final = 256 * 1024
 _CONNECTION_WINDOW_BYTES: Final = 512 * 1024
 # A server that sends faster than a thread can read keeps it from all else, so there are two. Each client stays with one
-# of them: threads that take work off each other wake each other up, and a third more changes of threads cost an item 5 %.
+# of them: threads that take work off each other wake each other up: a third more changes of threads an item.
 _THREADS: Final = 2
 # A body that is announced as no larger than this is fetched whole: each piece of a stream is a step between threads.
 _AT_ONCE_BYTES: Final = 64 * 1024
