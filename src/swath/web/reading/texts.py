@@ -26,17 +26,14 @@ _LARGE_BYTES: Final = 64 * 1024  # such a page may have thousands of ids, and th
 def read_texts(tree: LexborHTMLParser, selectors: Mapping[str, str], size_bytes: int) -> dict[str, str | None]:
     """By name, in the order given; None where nothing matches or nothing is in it. The page has so many bytes."""
     ids = _ids(tuple(selectors.values())) if size_bytes <= _LARGE_BYTES else None
-    if ids is None:
-        found = {name: tree.css_first(selector) for name, selector in selectors.items()}
-        return {name: None if node is None else text_in(node) or None for name, node in found.items()}
     known: dict[str, LexborNode] = {}
-    for element in tree.css("[id]"):
+    for element in tree.css("[id]") if ids else ():
         known.setdefault(element.id or "", element)
     # Pages without a proper doctype take the first of those that differ in case, whichever is asked for.
     folded = set(map(str.lower, known))
     alike = len(folded) < len(known)
     texts: dict[str, str | None] = {}
-    for (name, selector), wanted in zip(selectors.items(), ids, strict=True):
+    for (name, selector), wanted in zip(selectors.items(), ids or (None,) * len(selectors), strict=True):
         node = None if wanted is None or alike else known.get(wanted)
         if node is None and (wanted is None or wanted.lower() in folded):
             node = tree.css_first(selector)
