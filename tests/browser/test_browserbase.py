@@ -29,10 +29,10 @@ from swath.domain.failure import Failure, FailureKind
 from swath.domain.secret import Secret
 from swath.testing.browserbase.server import FakeBrowserbase
 from swath.testing.browserbase.sessions import Plan
+from swath.web.direct_transport import DirectTransport
 from swath.web.egress.guard import Guard
 from swath.web.egress.resolver import SystemResolver
 from swath.web.transport import Transport
-from swath.web.wreq_transport import WreqTransport
 from tests.browser.remote_pages import counting_site
 
 pytestmark = [pytest.mark.req("B4"), pytest.mark.asyncio(loop_scope="module")]
@@ -70,7 +70,7 @@ async def site() -> AsyncIterator[str]:
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def transport(server: FakeBrowserbase) -> AsyncIterator[Transport]:
     clock = SystemClock()
-    made = WreqTransport(Guard(SystemResolver(clock), clock, allow_private=[f"127.0.0.1:{server.port}"]))
+    made = DirectTransport(Guard(SystemResolver(clock), clock, allow_private=[f"127.0.0.1:{server.port}"]))
     yield made
     await made.close()
 
@@ -361,12 +361,12 @@ _CHILD = """
     from swath.domain.secret import Secret
     from swath.web.egress.guard import Guard
     from swath.web.egress.resolver import SystemResolver
-    from swath.web.wreq_transport import WreqTransport
+    from swath.web.direct_transport import DirectTransport
 
     async def main(url, key, family):
         clock = SystemClock()
         guard = Guard(SystemResolver(clock), clock, allow_private=[url.removeprefix("http://")])
-        api = BrowserbaseApi(WreqTransport(guard), Secret(key), clock, url)
+        api = BrowserbaseApi(DirectTransport(guard), Secret(key), clock, url)
         session = await BrowserbaseProvider(api, clock, family).create()
         print(session.session_id, flush=True)
         await asyncio.Event().wait()

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 from swath.backends.clock import SystemClock
 from swath.domain.errors import Failed
 from swath.domain.policy import Timeouts
+from swath.web.direct_transport import DirectTransport
 from swath.web.egress.guard import Guard
 from swath.web.egress.resolver import SystemResolver
+from swath.web.limits import Limits
 from swath.web.session import WebSession
-from swath.web.wreq_exchange import Limits
-from swath.web.wreq_transport import WreqTransport
 from tests.hostile.meeting import read_all
 
 
@@ -32,7 +32,7 @@ def memory_mib(what: str) -> float:
 async def fetch(cap_bytes: int, authority: Path, urls: list[str]) -> dict[str, str]:
     clock = SystemClock()
     guard = Guard(SystemResolver(clock), clock, allow_private=[urlsplit(url).netloc for url in urls])
-    transport = WreqTransport(guard, Limits(body_bytes=cap_bytes), authority)
+    transport = DirectTransport(guard, Limits(body_bytes=cap_bytes), authority)
     ended: dict[str, str] = {}
     for url in urls:
         name = urlsplit(url).path.strip("/")

@@ -13,12 +13,12 @@ from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
 from swath.domain.policy import Timeouts
 from swath.testing.hostile import Behaviour, HostileSite
+from swath.web.direct_transport import DirectTransport
 from swath.web.egress.guard import Guard
 from swath.web.egress.resolver import SystemResolver
+from swath.web.limits import Limits
 from swath.web.page import WebPage
 from swath.web.session import WebSession
-from swath.web.wreq_exchange import Limits
-from swath.web.wreq_transport import WreqTransport
 
 __all__ = ["HARD_SECONDS", "LONG_PATIENCE", "PATIENCE", "Meeting", "meeting", "read_all"]
 
@@ -32,7 +32,7 @@ HARD_SECONDS = 15.0
 class Meeting:
     """Fetches from the site as an item would."""
 
-    def __init__(self, site: HostileSite, transport: WreqTransport) -> None:
+    def __init__(self, site: HostileSite, transport: DirectTransport) -> None:
         self.site = site
         self._transport = transport
 
@@ -67,13 +67,15 @@ def read_all(page: WebPage) -> None:
 
 
 @asynccontextmanager
-async def meeting(folder: Path, limits: Limits | None = None) -> AsyncIterator[Meeting]:
+async def meeting(
+    folder: Path, limits: Limits | None = None, way: type[DirectTransport] = DirectTransport
+) -> AsyncIterator[Meeting]:
     async with HostileSite() as site:
         authority = folder / "authority.pem"
         authority.write_bytes(site.ca_pem)
         clock = SystemClock()
         guard = Guard(SystemResolver(clock), clock, allow_private=site.places)
-        transport = WreqTransport(guard, limits, authority)
+        transport = way(guard, limits, authority)
         try:
             yield Meeting(site, transport)
         finally:

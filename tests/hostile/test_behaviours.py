@@ -5,14 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from swath.testing.hostile import BEHAVIOURS, Behaviour
+from swath.testing.hostile import BEHAVIOURS, Behaviour, Door
 from swath.web.page import WebPage
 from tests.hostile.meeting import Meeting, meeting
+from tests.web.sites import WreqAlone
 
 pytestmark = pytest.mark.req("Z6", "H2", "H3")
 
 # Above our short patience: for parsing, for 32 MB that come before they are refused, for a machine with other work.
 SOON_SECONDS = 5.5
+
+
+PLAIN = {name: one for name, one in BEHAVIOURS.items() if one.door is Door.PLAIN}
 
 
 @pytest.fixture
@@ -21,8 +25,23 @@ async def met(tmp_path: Path) -> AsyncIterator[Meeting]:
         yield made
 
 
+@pytest.fixture
+async def met_by_wreq(tmp_path: Path) -> AsyncIterator[Meeting]:
+    async with meeting(tmp_path, way=WreqAlone) as made:
+        yield made
+
+
+@pytest.mark.parametrize("one", PLAIN.values(), ids=PLAIN.keys())
+async def test_what_is_spoken_in_the_event_loop_ends_the_same_by_wreq(one: Behaviour, met_by_wreq: Meeting) -> None:
+    await ends_as_the_table_says(one, met_by_wreq)
+
+
 @pytest.mark.parametrize("one", BEHAVIOURS.values(), ids=BEHAVIOURS.keys())
 async def test_it_ends_as_the_table_says_and_the_next_request_is_fine(one: Behaviour, met: Meeting) -> None:
+    await ends_as_the_table_says(one, met)
+
+
+async def ends_as_the_table_says(one: Behaviour, met: Meeting) -> None:
     ended, seconds = await met.end_of(one)
     if one.kinds:
         assert ended in one.kinds

@@ -19,12 +19,13 @@ from swath.backends.clock import SystemClock
 from swath.domain.errors import Failed, NotFound
 from swath.domain.failure import FailureKind
 from swath.domain.policy import Timeouts
+from swath.web.direct_transport import DirectTransport
 from swath.web.egress.guard import Guard
 from swath.web.egress.resolver import SystemResolver
+from swath.web.limits import Limits
 from swath.web.session import WebSession
-from swath.web.wreq_exchange import Limits
-from swath.web.wreq_transport import WreqTransport
 from tests.hostile.meeting import read_all
+from tests.web.sites import WreqAlone
 
 pytestmark = pytest.mark.req("Z6", "H2", "H3")
 
@@ -38,14 +39,14 @@ OURS = {FailureKind.INTERNAL, FailureKind.POISON, FailureKind.INVALID_INPUT, Fai
 class AnyAnswer:
     """A server that answers each connection with the bytes it was last given, and a session to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, way: type[DirectTransport]) -> None:
         self._runner = asyncio.Runner()
         self._raw = b""
         self._server = self._runner.run(self._open())
         self._url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/"
         clock = SystemClock()
         guard = Guard(SystemResolver(clock), clock, allow_private=[self._url[7:-1]])
-        self._transport = WreqTransport(guard, Limits(body_bytes=100_000))
+        self._transport = way(guard, Limits(body_bytes=100_000))
         self._clock = clock
 
     async def _open(self) -> asyncio.Server:
@@ -85,9 +86,9 @@ class AnyAnswer:
         self._runner.close()
 
 
-@pytest.fixture(scope="module")
-def answering() -> Iterator[AnyAnswer]:
-    made = AnyAnswer()
+@pytest.fixture(scope="module", params=[DirectTransport, WreqAlone], ids=["in the loop", "by wreq"])
+def answering(request: pytest.FixtureRequest) -> Iterator[AnyAnswer]:
+    made = AnyAnswer(request.param)
     yield made
     made.close()
 

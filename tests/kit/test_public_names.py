@@ -21,7 +21,7 @@ def test_importing_swath_loads_nothing_heavy() -> None:
 def test_authors_and_the_registry_do_not_load_the_http_client() -> None:
     loaded = run(
         "import sys; from swath import HttpScraper, scraper; from swath.kit.registry import Registry; "
-        "import swath.web.wreq_transport; Registry().get('example-mock'); print('wreq' in sys.modules)"
+        "import swath.web.direct_transport; Registry().get('example-mock'); print('wreq' in sys.modules)"
     )
     assert loaded == "False"
 

@@ -16,8 +16,8 @@ from swath.testing.proxies.listener import Listener
 from swath.testing.proxies.wire import read_request, written
 from swath.web.egress.guard import Guard
 from swath.web.egress.resolver import Answer
+from swath.web.limits import Limits
 from swath.web.proxied_transport import ProxiedTransport
-from swath.web.wreq_exchange import Limits
 
 HOST = "county.example"
 PAGE = b"<p>hello</p>" * 100

@@ -12,13 +12,13 @@ from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.policy import Timeouts
 from swath.testing.clock import FakeClock
+from swath.web.direct_transport import DirectTransport
 from swath.web.egress.guard import Guard, Target
 from swath.web.egress.resolver import Answer
 from swath.web.gate import Gate
+from swath.web.limits import Limits
 from swath.web.session import WebSession
 from swath.web.transport import Headers, Request, Response
-from swath.web.wreq_exchange import Limits
-from swath.web.wreq_transport import WreqTransport
 
 Handler = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -94,9 +94,22 @@ class LoopbackGuard(Guard):
         return await Guard(self._resolver, self._clock, allow_private=allowed).check_origin(origin)
 
 
-def loopback_transport(limits: Limits | None = None, *, ca_file: Path | None = None, **names: str) -> WreqTransport:
+def loopback_transport(
+    limits: Limits | None = None,
+    *,
+    ca_file: Path | None = None,
+    way: type[DirectTransport] = DirectTransport,
+    **names: str,
+) -> DirectTransport:
     """A transport that reaches the test's own servers, by address or by one of the names."""
-    return WreqTransport(LoopbackGuard({name: [address] for name, address in names.items()}), limits, ca_file)
+    return way(LoopbackGuard({name: [address] for name, address in names.items()}), limits, ca_file)
+
+
+class WreqAlone(DirectTransport):
+    """Speaks by wreq also what it would speak in the event loop."""
+
+    def _is_plain(self, target: Target, request: Request) -> bool:
+        return False
 
 
 class TableTransport:

@@ -23,9 +23,9 @@ from swath.testing.proxies.certificates import Authority
 from swath.testing.proxies.faulty import Fault, FaultyProxy
 from swath.testing.proxies.listener import Listener
 from swath.testing.proxies.wire import read_request
+from swath.web.limits import Limits
 from swath.web.proxied_transport import ProxiedTransport, RoutedTransport
 from swath.web.transport import Request, Response
-from swath.web.wreq_exchange import Limits
 from tests.web.proxied import HOST, PAGE, Names, Site, failure_of, proxied
 
 pytestmark = pytest.mark.req("H1", "P2")

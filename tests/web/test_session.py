@@ -10,11 +10,11 @@ from swath.domain.failure import Failure, FailureKind
 from swath.domain.policy import Timeouts
 from swath.testing.clock import FakeClock
 from swath.testing.demo_county import DemoCounty, Switches
+from swath.web.direct_transport import DirectTransport
 from swath.web.gate import OpenGate
 from swath.web.page import WebPage
 from swath.web.session import WebSession
 from swath.web.transport import Request, Response
-from swath.web.wreq_transport import WreqTransport
 from tests.web.sites import answer, loopback_transport, session
 
 A, B, C = "http://site.example/a", "http://site.example/b", "http://site.example/c"
@@ -25,7 +25,7 @@ def to(url: str, target: str, status: int = 302, *more: tuple[str, str]) -> Resp
 
 
 @pytest.fixture
-async def transport() -> AsyncIterator[WreqTransport]:
+async def transport() -> AsyncIterator[DirectTransport]:
     made = loopback_transport()
     yield made
     await made.close()
@@ -241,7 +241,7 @@ async def test_posts_carry_fields_json_or_bytes(data: object, json: object, cont
     assert transport.requests[0].body == body
 
 
-async def test_the_demo_county_can_be_walked(transport: WreqTransport) -> None:
+async def test_the_demo_county_can_be_walked(transport: DirectTransport) -> None:
     async with DemoCounty() as county:
         web = WebSession(transport, Timeouts(), FakeClock(), county.base_url)
         page = await web.get("/search")
@@ -254,7 +254,7 @@ async def test_the_demo_county_can_be_walked(transport: WreqTransport) -> None:
         assert list(web.kept) == ["detail"]
 
 
-async def test_many_sessions_at_once_stay_apart(transport: WreqTransport) -> None:
+async def test_many_sessions_at_once_stay_apart(transport: DirectTransport) -> None:
     parcels = [f"300-10-{n:03d}" for n in range(10, 30)]
 
     async def walk(county: DemoCounty, parcel: str) -> WebPage:
@@ -278,7 +278,7 @@ async def test_many_sessions_at_once_stay_apart(transport: WreqTransport) -> Non
     ],
 )
 async def test_faults_of_a_site_have_their_kinds(
-    transport: WreqTransport, switches: Switches, kind: FailureKind
+    transport: DirectTransport, switches: Switches, kind: FailureKind
 ) -> None:
     async with DemoCounty(switches) as county:
         web = WebSession(transport, Timeouts(), FakeClock(), county.base_url)

@@ -7,8 +7,8 @@ import pytest
 
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
+from swath.web.direct_transport import DirectTransport
 from swath.web.transport import Request
-from swath.web.wreq_transport import WreqTransport
 from tests.web.secure_site import Authority, SecureSite, secure_site
 from tests.web.sites import LoopbackGuard
 
@@ -23,14 +23,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture
-async def transport(authority: Authority) -> AsyncIterator[WreqTransport]:
+async def transport(authority: Authority) -> AsyncIterator[DirectTransport]:
     made = trusting(authority.file)
     yield made
     await made.close()
 
 
-def trusting(ca_file: Path | None) -> WreqTransport:
-    return WreqTransport(LoopbackGuard({HOST: ["127.0.0.1"], "other.example": ["127.0.0.1"]}), ca_file=ca_file)
+def trusting(ca_file: Path | None) -> DirectTransport:
+    return DirectTransport(LoopbackGuard({HOST: ["127.0.0.1"], "other.example": ["127.0.0.1"]}), ca_file=ca_file)
 
 
 def to(site: SecureSite, host: str = HOST, impersonate: str | None = None, seconds: float = 30.0) -> Request:
@@ -42,13 +42,15 @@ def to(site: SecureSite, host: str = HOST, impersonate: str | None = None, secon
     )
 
 
-async def kind_of(transport: WreqTransport, request: Request) -> FailureKind:
+async def kind_of(transport: DirectTransport, request: Request) -> FailureKind:
     with pytest.raises(Failed) as raised:
         await transport.send(request)
     return raised.value.failure.kind
 
 
-async def test_a_pinned_name_is_checked_against_its_certificate(transport: WreqTransport, authority: Authority) -> None:
+async def test_a_pinned_name_is_checked_against_its_certificate(
+    transport: DirectTransport, authority: Authority
+) -> None:
     async with secure_site(authority.context(HOST, "http/1.1")) as site:
         assert (await transport.send(to(site))).body == b"<p>one</p>"
         assert await kind_of(transport, to(site, "other.example")) == FailureKind.TLS
@@ -75,7 +77,7 @@ async def test_a_file_without_certificates_is_told(tmp_path: Path, content: byte
     await transport.close()
 
 
-async def test_requests_share_one_connection_over_http_2(transport: WreqTransport, authority: Authority) -> None:
+async def test_requests_share_one_connection_over_http_2(transport: DirectTransport, authority: Authority) -> None:
     async with secure_site(authority.context(HOST, "h2", "http/1.1")) as site:
         await transport.send(to(site))
         answers = await asyncio.gather(*(transport.send(to(site)) for _ in range(20)))
@@ -86,7 +88,7 @@ async def test_requests_share_one_connection_over_http_2(transport: WreqTranspor
 
 @pytest.mark.req("W3", "Z6")
 async def test_a_connection_that_hangs_costs_one_request_and_not_those_after_it(
-    transport: WreqTransport, authority: Authority
+    transport: DirectTransport, authority: Authority
 ) -> None:
     async with secure_site(authority.context(HOST, "h2")) as site:
         await transport.send(to(site, seconds=10))
@@ -99,7 +101,7 @@ async def test_a_connection_that_hangs_costs_one_request_and_not_those_after_it(
 
 @pytest.mark.req("W3")
 async def test_a_connection_is_not_used_again_after_somebody_lost_patience_with_it(
-    transport: WreqTransport, authority: Authority
+    transport: DirectTransport, authority: Authority
 ) -> None:
     async with secure_site(authority.context(HOST, "h2")) as site:
         await transport.send(to(site, seconds=10))
@@ -112,7 +114,7 @@ async def test_a_connection_is_not_used_again_after_somebody_lost_patience_with_
 
 @pytest.mark.req("Z6")
 async def test_a_connection_is_not_used_again_after_a_failure_that_may_go_on_in_it(
-    transport: WreqTransport, authority: Authority
+    transport: DirectTransport, authority: Authority
 ) -> None:
     async with secure_site(authority.context(HOST, "h2")) as site:
         small = msgspec.structs.replace(to(site), largest_bytes=3)
@@ -123,7 +125,7 @@ async def test_a_connection_is_not_used_again_after_a_failure_that_may_go_on_in_
 
 @pytest.mark.parametrize("browser", ["chrome_143", "Firefox-151", "safari_26_1"])
 async def test_a_browser_is_imitated_below_http_only(
-    transport: WreqTransport, authority: Authority, browser: str
+    transport: DirectTransport, authority: Authority, browser: str
 ) -> None:
     async with secure_site(authority.context(HOST, "h2", "http/1.1")) as site:
         assert (await transport.send(to(site, impersonate=browser))).body == b"<p>two</p>"

@@ -20,12 +20,12 @@ from swath.proxies.ways import Ways
 from swath.settings import Settings, SqlitePlace
 from swath.sites.circuits import SiteCircuits
 from swath.sites.pacer import Pacer
+from swath.web.direct_transport import DirectTransport
 from swath.web.egress.guard import Guard
 from swath.web.egress.resolver import SystemResolver
 from swath.web.passage import Network
 from swath.web.proxied_transport import ProxiedTransport, RoutedTransport
 from swath.web.robots import Robots
-from swath.web.wreq_transport import WreqTransport
 
 __all__ = ["Outside", "listening_ports", "make_guard", "make_network", "open_outside"]
 
@@ -87,7 +87,7 @@ async def make_network(services: Services, worker_id: str, guard: Guard | None =
         services.sites.check()
     guard = guard or make_guard(services)
     proxied = ProxiedTransport(guard)
-    direct = WreqTransport(guard)
+    direct = DirectTransport(guard)
     for policy in [services.directory.default, *(site.policy for site in services.directory.sites.values())]:
         if policy.impersonate is not None:
             direct.check_impersonation(policy.impersonate)

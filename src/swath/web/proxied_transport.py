@@ -1,6 +1,7 @@
 """The transport for requests that go through a proxy: client → our gateway on loopback → proxy → site.
 
-Comes after the session, beside wreq_transport. Says whose fault a failure was: what the proxy did is never the site's.
+Comes after the session, beside direct_transport.py. Says whose fault a failure was: what the proxy did is never the
+site's.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.proxies.route import Route
 from swath.web.address import canonical
+from swath.web.deadlines import Deadlines
 from swath.web.egress.guard import Guard
 from swath.web.gateway import GATEWAY_HEADER, Gateway
+from swath.web.limits import Limits
 from swath.web.transport import Request, Response, Transport
 from swath.web.trip import Trip
 from swath.web.upstream import ProxyDial
-from swath.web.wreq_exchange import Exchanges, Limits
+from swath.web.wreq_exchange import Exchanges
 
 if TYPE_CHECKING:
     import wreq
@@ -101,7 +104,7 @@ class ProxiedTransport:
                 raise Failed(Failure.of(_K.INTERNAL, "the transport is closed"))
             if self._exchanges is None:
                 await self._gateway.start()
-                self._exchanges = Exchanges(self._limits, self._ca_file)
+                self._exchanges = Exchanges(self._limits, Deadlines(), self._ca_file)
             return self._exchanges
 
     async def _exchanged(

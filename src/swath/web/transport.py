@@ -1,6 +1,6 @@
 """Transport: the one-method seam to whatever speaks HTTP. Sends one request, follows nothing, remembers nothing.
 
-Comes after the session (cookies, redirects, default headers); implemented by wreq_transport, and by tests.
+Comes after the session (cookies, redirects, default headers); implemented by direct_transport, and by tests.
 """
 
 from __future__ import annotations

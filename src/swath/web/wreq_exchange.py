@@ -11,14 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.web.address import shown
 from swath.web.deadlines import Deadlines, TimeLimit
 from swath.web.decode import Body
 from swath.web.egress.addresses import IPAddress
+from swath.web.limits import IDLE_SECONDS, MOST_HEADERS, Limits, out_of_time
 from swath.web.redirects import is_redirect
 from swath.web.stalls import Pace, Stalls
 from swath.web.transport import Headers, Request, Response
@@ -27,10 +26,8 @@ from swath.web.wreq_errors import failure_of
 if TYPE_CHECKING:
     import wreq
 
-__all__ = ["Exchanges", "Limits"]
+__all__ = ["Exchanges"]
 
-_IDLE_SECONDS: Final = 20.0  # below the keep-alive of common servers, so that few connections die under a request
-_MOST_HEADERS: Final = 256
 _MOST_ADDRESSES: Final = 1_000
 # What may wait for us inside the client. A frame of one byte takes 300 there, so that these are worth 75 and 150 MB in
 # the worst case; most pages fit into the first. Browsers that are imitated have windows of their own.
@@ -44,23 +41,10 @@ _AT_ONCE_BYTES: Final = 64 * 1024
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer may cost. Decoded, a body may be as large as on the wire, and no larger.
-
-    A body must bring `min_bytes_per_second` over each `window_seconds`, the first time within `grace_seconds`.
-    """
-
-    body_bytes: int = 32 * 1024 * 1024
-    header_bytes: int = 256 * 1024
-    min_bytes_per_second: int = 1_024
-    window_seconds: float = 5.0
-    grace_seconds: float = 10.0
-
-
 class Exchanges:
     """The client library, loaded and set up once per process. Safe to share."""
 
-    def __init__(self, limits: Limits, ca_file: Path | None = None) -> None:
+    def __init__(self, limits: Limits, deadlines: Deadlines, ca_file: Path | None = None) -> None:
         import wreq  # noqa: PLC0415 loads a 10 MB library, which commands that fetch nothing do without
 
         self.wreq = wreq
@@ -69,8 +53,8 @@ class Exchanges:
         self._methods = {method: getattr(wreq.Method, method) for method in ("GET", "HEAD", "POST", "PUT", "DELETE")}
         self._profiles = {_flat(name): name for name in dir(wreq.Profile) if not name.startswith("_")}
         self._runtime = wreq.Runtime(workers=_THREADS, thread_name="swath-http")
-        self._deadlines = Deadlines()
-        self._stalls = Stalls(self._deadlines, limits.min_bytes_per_second, limits.window_seconds, limits.grace_seconds)
+        self._deadlines = deadlines
+        self._stalls = Stalls(deadlines, limits.min_bytes_per_second, limits.window_seconds, limits.grace_seconds)
         self._stores: dict[Path, wreq.CertStore] = {}
         self._addresses: dict[str, IPAddress] = {}
 
@@ -92,7 +76,7 @@ class Exchanges:
             for name, addresses in pins.items():
                 dns.add_resolve(name, list(addresses))
         if impersonate is None:
-            options["http1_options"] = self.wreq.http1.Http1Options(max_headers=_MOST_HEADERS)
+            options["http1_options"] = self.wreq.http1.Http1Options(max_headers=MOST_HEADERS)
             options["http2_options"] = self.wreq.http2.Http2Options(
                 max_header_list_size=self.limits.header_bytes,
                 initial_window_size=_STREAM_WINDOW_BYTES,
@@ -106,7 +90,7 @@ class Exchanges:
         return self.wreq.Client(
             runtime=self._runtime,
             connect_timeout=timedelta(seconds=connect_timeout_seconds),
-            pool_idle_timeout=timedelta(seconds=_IDLE_SECONDS),
+            pool_idle_timeout=timedelta(seconds=IDLE_SECONDS),
             redirect=self.wreq.redirect.Policy.none(),
             cookie_store=False,
             referer=False,
@@ -134,7 +118,7 @@ class Exchanges:
         under it.
         """
         if until is None:
-            until = self.ends_at(request)
+            until = self._deadlines.loop.time() + request.request_timeout_seconds
         timer = TimeLimit(self._deadlines, until)
         pace = Pace(timer)
         try:
@@ -146,14 +130,10 @@ class Exchanges:
         except Failed:
             raise
         except TimeoutError:
-            raise Failed(Failure.of(FailureKind.TIMEOUT, self._time_over(request, pace))) from None
+            raise out_of_time(request, pace, self.limits) from None
         except Exception as error:  # noqa: BLE001 whatever a site makes the client raise fails the item, not the worker
             # Its text holds the address with all that is secret in it, so it does not go on.
             raise Failed(failure_of(error, shown(request.url))) from None
-
-    def ends_at(self, request: Request) -> float:
-        """When the time of a request is over that begins now, in the loop's time."""
-        return self._deadlines.loop.time() + request.request_timeout_seconds
 
     def _address_of(self, answer: wreq.Response) -> IPAddress | None:
         """Who answered. Making an address costs more than all else that is done with it, so those seen are kept."""
@@ -181,17 +161,14 @@ class Exchanges:
 
     async def _read(self, answer: wreq.Response, request: Request, pace: Pace) -> Response:
         received, encodings, head_bytes = _read_head(answer.headers)
-        if head_bytes > self.limits.header_bytes:
-            raise _too_large(f"the head of the answer has {head_bytes} bytes", request)
+        self.limits.check_head(head_bytes, request)
         status = answer.status.as_int()
         if is_redirect(status, received):
             async with answer:  # what has not come yet of the body is not waited for
                 return Response(url=request.url, status=status, headers=received, wire_bytes=head_bytes)
-        cap_bytes = min(self.limits.body_bytes, request.largest_bytes or self.limits.body_bytes)
         announced = answer.content_length
-        if announced is not None and announced > cap_bytes and request.method != "HEAD":
-            raise _too_large(f"the body has {announced} bytes, more than {cap_bytes},", request)
-        body = Body(encodings, cap_bytes)
+        self.limits.check_announced(announced, request)
+        body = Body(encodings, self.limits.cap_bytes(request))
         unseen_bytes = announced if announced is not None and announced <= _AT_ONCE_BYTES else None
         self._stalls.begin(pace, body, unseen_bytes or 0)
         try:
@@ -208,12 +185,6 @@ class Exchanges:
             body=body.whole(),
             wire_bytes=head_bytes + body.wire_bytes,
         )
-
-    def _time_over(self, request: Request, pace: Pace) -> str:
-        if pace.too_slow:
-            least = self.limits.min_bytes_per_second
-            return f"the body came with less than {least} bytes a second at {shown(request.url)}"
-        return f"no whole answer within {request.request_timeout_seconds:g} s at {shown(request.url)}"
 
     def knows(self, impersonate: str) -> bool:
         """Whether there is such a browser to imitate."""
@@ -245,10 +216,6 @@ async def _fill(answer: wreq.Response, body: Body) -> None:
         async for chunk in stream:
             if type(chunk) is memoryview:  # the other kind are trailers
                 body.feed(bytes(chunk))
-
-
-def _too_large(what: str, request: Request) -> Failed:
-    return Failed(Failure.of(FailureKind.TOO_LARGE, f"{what} at {shown(request.url)}"))
 
 
 def _flat(name: str) -> str:

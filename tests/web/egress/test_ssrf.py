@@ -19,12 +19,12 @@ from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.policy import Timeouts
 from swath.testing.clock import FakeClock
+from swath.web.direct_transport import DirectTransport
 from swath.web.egress.guard import Guard, Target
 from swath.web.redirects import next_request
 from swath.web.robots import MOST_HOPS
 from swath.web.session import WebSession
-from swath.web.transport import Request
-from swath.web.wreq_transport import WreqTransport
+from swath.web.transport import Request, Response
 from tests.web.egress.spellings import NAMES, spellings
 from tests.web.sites import TableResolver, plain
 
@@ -45,7 +45,7 @@ class NoGuard(Guard):
         return await Guard(self._resolver, self._clock, allow_private=[authority]).check_origin(origin)
 
 
-class LoggingTransport(WreqTransport):
+class LoggingTransport(DirectTransport):
     """Notes where it is about to connect to, and goes there only if one of our servers listens there."""
 
     def __init__(self, guard: Guard, ours: set[str]) -> None:
@@ -53,12 +53,12 @@ class LoggingTransport(WreqTransport):
         self.ours = ours
         self.dialled: list[str] = []
 
-    def _pool(self, origin: str, target: Target, request: Request) -> Any:
+    async def _exchanged(self, origin: str, target: Target, request: Request, until: float) -> Response:
         places = [str(address) for address in target.addresses]
         self.dialled += [f"{place} {target.port}" for place in places]
         if not self.ours.issuperset(places):
             raise Failed(Failure.of(FailureKind.CONNECT, "not to be dialled in a test"))
-        return super()._pool(origin, target, request)
+        return await super()._exchanged(origin, target, request, until)
 
 
 class Net:
@@ -125,20 +125,20 @@ async def net(link_local: bool) -> AsyncIterator[Net]:
         yield made
 
 
-async def by_url(net: Net, transport: WreqTransport, url: str) -> None:
+async def by_url(net: Net, transport: DirectTransport, url: str) -> None:
     await WebSession(transport, Timeouts(), FakeClock(), net.site).get(url)
 
 
-async def by_request(net: Net, transport: WreqTransport, url: str) -> None:
+async def by_request(net: Net, transport: DirectTransport, url: str) -> None:
     await transport.send(Request(url=url))
 
 
-async def by_redirect(net: Net, transport: WreqTransport, url: str) -> None:
+async def by_redirect(net: Net, transport: DirectTransport, url: str) -> None:
     net.location = url
     await WebSession(transport, Timeouts(), FakeClock(), net.site).get("/start")
 
 
-async def by_robots(net: Net, transport: WreqTransport, url: str) -> None:
+async def by_robots(net: Net, transport: DirectTransport, url: str) -> None:
     net.location = url
     request: Request | None = Request(url=f"{net.site}/robots.txt")
     for _ in range(MOST_HOPS + 1):

@@ -77,7 +77,7 @@ SLOW: Final = (
     Behaviour("endless-chunks", "never stops sending chunks", (_K.TOO_LARGE,), _endless_chunks),
     Behaviour("endless-body", "announces no length and never stops", (_K.TOO_LARGE,), _endless_body),
     Behaviour("endless-events", "is an event stream with an event a second", (_K.TIMEOUT,), _endless_events),
-    Behaviour("endless-interim", "sends 103 answers for ever", (_K.TIMEOUT,), _endless_interim),
+    Behaviour("endless-interim", "sends 103 answers for ever", (_K.TOO_LARGE, _K.TIMEOUT), _endless_interim),
     Behaviour(
         "endless-blank-lines", "sends empty lines for ever in place of an answer", (_K.TOO_LARGE,), _endless_blank_lines
     ),

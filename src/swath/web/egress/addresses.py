@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
 
-__all__ = ["IPAddress", "refusal"]
+__all__ = ["IPAddress", "refusal", "same_places"]
 
 IPAddress = IPv4Address | IPv6Address
 
@@ -77,3 +77,8 @@ def refusal(address: IPAddress) -> str | None:
 
 def _first(address: IPAddress, refused: Iterable[tuple[IPv4Network | IPv6Network, str]]) -> str | None:
     return next((what for network, what in refused if address in network), None)
+
+
+def same_places(known: tuple[IPAddress, ...], checked: tuple[IPAddress, ...]) -> bool:
+    """In any order: name servers shuffle them."""
+    return known is checked or set(known) == set(checked)

@@ -1,12 +1,14 @@
-"""The transport on wreq: sends requests straight to their sites, to addresses that the egress guard has checked.
+"""The direct transport: sends requests straight to their sites, to addresses that the egress guard has checked.
 
-Comes after the session; below it is only the network. Redirects, cookies and decoding are switched off in the client.
+Comes after the session; below it is only the network. What has no TLS is spoken in the event loop (http1_exchange.py),
+all else by wreq, in which redirects, cookies and decoding are switched off (wreq_exchange.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,15 +17,18 @@ import msgspec
 from swath.domain.errors import BadInput, Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.web.address import canonical, origin_of, shown
-from swath.web.egress.addresses import IPAddress
+from swath.web.deadlines import Deadlines
+from swath.web.egress.addresses import IPAddress, same_places
 from swath.web.egress.guard import Guard, Target
+from swath.web.http1_exchange import Http1Exchanges
+from swath.web.limits import Limits
 from swath.web.transport import Request, Response
-from swath.web.wreq_exchange import Exchanges, Limits
+from swath.web.wreq_exchange import Exchanges
 
 if TYPE_CHECKING:
     import wreq
 
-__all__ = ["WreqTransport"]
+__all__ = ["DirectTransport"]
 
 _MOST_POOLS: Final = 256
 
@@ -35,19 +40,26 @@ class _Pool(NamedTuple):
     addresses: tuple[IPAddress, ...]
 
 
-class WreqTransport:
+class DirectTransport:
     """Implements Transport for requests without a route.
 
-    A client can be told where a name is only when it is made, so each origin has its own; those that were longest
-    without use go when there are too many, and one whose name has moved is replaced.
+    A client of wreq can be told where a name is only when it is made, so each origin has its own; those that were
+    longest without use go when there are too many, and one whose name has moved is replaced.
     """
 
     def __init__(self, guard: Guard, limits: Limits | None = None, ca_file: Path | None = None) -> None:
         """`ca_file`: certificates (PEM) to trust besides the usual."""
         self._guard = guard
-        self._exchanges = Exchanges(limits or Limits(), ca_file)
+        self._limits = limits or Limits()
+        self._ca_file = ca_file
+        self._deadlines = Deadlines()
+        self._http1 = Http1Exchanges(self._limits, self._deadlines)
         self._pools: OrderedDict[tuple[str, float, str | None], _Pool] = OrderedDict()
         self._closed = False
+
+    @cached_property
+    def _exchanges(self) -> Exchanges:
+        return Exchanges(self._limits, self._deadlines, self._ca_file)
 
     def check_impersonation(self, browser: str) -> None:
         """Raises BadInput for a browser that cannot be imitated: before work begins, not with every item."""
@@ -62,9 +74,15 @@ class WreqTransport:
         url = canonical(request.url)
         if url != request.url:
             request = msgspec.structs.replace(request, url=url)
-        until = self._exchanges.ends_at(request)
+        until = self._deadlines.loop.time() + request.request_timeout_seconds
         origin = origin_of(url)
         target = self._guard.checked_before(origin) or await self._looked_up(origin, request, until)
+        return await self._exchanged(origin, target, request, until)
+
+    async def _exchanged(self, origin: str, target: Target, request: Request, until: float) -> Response:
+        """Dials the target's addresses, and no others."""
+        if self._is_plain(target, request):
+            return await self._http1.exchange(origin, target, request, until)
         pool = self._pool(origin, target, request)
         try:
             return await self._exchanges.exchange(pool.client, request, pinned=target.addresses, until=until)
@@ -77,6 +95,10 @@ class WreqTransport:
             if task is None or not task.cancelling():  # then it was the client, which does so when it is closed
                 self._must_be_open(FailureKind.CONNECT, "the transport was closed")
             raise
+
+    def _is_plain(self, target: Target, request: Request) -> bool:
+        """Whether nothing of it needs wreq."""
+        return target.scheme == "http" and request.impersonate is None
 
     async def _looked_up(self, origin: str, request: Request, until: float) -> Target:
         try:
@@ -93,6 +115,7 @@ class WreqTransport:
     async def close(self) -> None:
         """See Transport. Sockets that the client keeps open beyond it close when they have idled long enough."""
         self._closed = True
+        self._http1.close()
         for pool in self._pools.values():
             pool.client.close()
         self._pools.clear()
@@ -109,7 +132,7 @@ class WreqTransport:
     def _pool(self, origin: str, target: Target, request: Request) -> _Pool:
         key = _key(origin, request)
         pool = self._pools.get(key)
-        if pool is None or not _same(pool.addresses, target.addresses):
+        if pool is None or not same_places(pool.addresses, target.addresses):
             pool = self._pools[key] = _Pool(
                 self._exchanges.client(
                     request.connect_timeout_seconds,
@@ -126,8 +149,3 @@ class WreqTransport:
 
 def _key(origin: str, request: Request) -> tuple[str, float, str | None]:
     return (origin, request.connect_timeout_seconds, request.impersonate)
-
-
-def _same(known: tuple[IPAddress, ...], checked: tuple[IPAddress, ...]) -> bool:
-    """In any order: name servers shuffle them."""
-    return known is checked or set(known) == set(checked)

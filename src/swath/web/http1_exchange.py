@@ -1,0 +1,197 @@
+"""HTTP/1.1 in the event loop, for addresses without TLS: dials checked addresses, keeps connections, writes requests.
+
+Before: direct_transport.py has asked the guard. After: http1_connection.py reads the answer. No thread takes part, and
+so nobody waits for the interpreter: that is why it stands beside wreq, which speaks everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections import OrderedDict
+from functools import lru_cache
+from typing import Final
+
+import aiohappyeyeballs
+
+from swath.domain.errors import Failed
+from swath.domain.failure import Failure, FailureKind
+from swath.web.address import shown
+from swath.web.deadlines import Deadlines, TimeLimit
+from swath.web.egress.addresses import IPAddress, same_places
+from swath.web.egress.guard import Target
+from swath.web.http1_connection import Connection
+from swath.web.limits import IDLE_SECONDS, Limits, out_of_time
+from swath.web.stalls import Pace, Stalls
+from swath.web.transport import Headers, Request, Response
+
+__all__ = ["Http1Exchanges"]
+
+_MOST_POOLS: Final = 256
+_NEXT_ADDRESS_SECONDS: Final = 0.25  # a name with several: the next is tried beside one that does not answer
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE"})
+_WITH_BODY: Final = frozenset({"POST", "PUT"})
+_FRAMING: Final = frozenset({"content-length", "transfer-encoding"})  # ours to say
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class _Pool:
+    """The connections to one origin, at its checked addresses, that are not in use; the last used is the next."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.idle: list[Connection] = []
+        self.closed = False
+
+    def taken(self, now: float) -> Connection | None:
+        """One that may still be used."""
+        while self.idle:
+            connection = self.idle.pop()
+            if connection.usable and now - connection.idle_since < IDLE_SECONDS:
+                return connection
+            connection.abort()
+        return None
+
+    def give_back(self, connection: Connection) -> None:
+        """Keeps it for the next request, if it can be used for one."""
+        if self.closed:
+            connection.abort()
+        elif connection.usable:
+            self.idle.append(connection)
+
+    def tidy(self, now: float) -> bool:
+        """Ends those that have waited for too long. Whether any are left."""
+        old = [one for one in self.idle if not one.usable or now - one.idle_since >= IDLE_SECONDS]
+        self.idle = [one for one in self.idle if one not in old]
+        for connection in old:
+            connection.abort()
+        return bool(self.idle)
+
+    def close(self) -> None:
+        """Those in use end with their answers."""
+        self.closed = True
+        while self.idle:
+            self.idle.pop().abort()
+
+
+class Http1Exchanges:
+    """Belongs to one event loop."""
+
+    def __init__(self, limits: Limits, deadlines: Deadlines) -> None:
+        self._limits = limits
+        self._deadlines = deadlines
+        self._stalls = Stalls(deadlines, limits.min_bytes_per_second, limits.window_seconds, limits.grace_seconds)
+        self._pools: OrderedDict[str, _Pool] = OrderedDict()
+        self._in_use: set[Connection] = set()
+        self._tidying: asyncio.TimerHandle | None = None
+
+    async def exchange(self, origin: str, target: Target, request: Request, until: float) -> Response:
+        """Sends the request to one of the target's addresses and reads the answer, until then in the loop's time.
+
+        Raises Failed, or else was cancelled.
+        """
+        raw = _written(origin, request)
+        timer = TimeLimit(self._deadlines, until)
+        pace, pool = Pace(timer), self._pool(origin, target)
+        try:
+            async with timer:
+                connection = pool.taken(self._deadlines.loop.time()) or await self._dialled(target, request)
+                self._in_use.add(connection)
+                try:
+                    return await connection.answer_to(request, raw, pace)
+                finally:
+                    self._in_use.discard(connection)
+                    self._keep(pool, connection)
+        except TimeoutError:
+            raise out_of_time(request, pace, self._limits) from None
+
+    def close(self) -> None:
+        """Fails what is under way."""
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+        for connection in self._in_use:
+            connection.abort()
+        if self._tidying is not None:
+            self._tidying.cancel()
+
+    def _pool(self, origin: str, target: Target) -> _Pool:
+        pool = self._pools.get(origin)
+        if pool is None or not same_places(pool.target.addresses, target.addresses):
+            if pool is not None:
+                pool.close()
+            pool = self._pools[origin] = _Pool(target)
+            if len(self._pools) > _MOST_POOLS:
+                self._pools.popitem(last=False)[1].close()
+        self._pools.move_to_end(origin)
+        return pool
+
+    def _keep(self, pool: _Pool, connection: Connection) -> None:
+        pool.give_back(connection)
+        if self._tidying is None:
+            self._tidying = self._deadlines.loop.call_later(IDLE_SECONDS, self._tidy)
+
+    def _tidy(self) -> None:
+        now = self._deadlines.loop.time()
+        left = [pool.tidy(now) for pool in self._pools.values()]
+        self._tidying = self._deadlines.loop.call_later(IDLE_SECONDS, self._tidy) if any(left) else None
+
+    async def _dialled(self, target: Target, request: Request) -> Connection:
+        loop = self._deadlines.loop
+        connection = Connection(loop, self._limits, self._stalls)
+        try:
+            async with asyncio.timeout(request.connect_timeout_seconds):
+                dialled = await aiohappyeyeballs.start_connection(
+                    [_place(address, target.port) for address in target.addresses],
+                    happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS,
+                    loop=loop,
+                )
+                try:
+                    await loop.create_connection(lambda: connection, sock=dialled)
+                except BaseException:
+                    dialled.close()
+                    raise
+        except TimeoutError:
+            raise _failed(FailureKind.TIMEOUT, "the time for connecting is over", request) from None
+        except OSError as error:
+            refused = isinstance(error, ConnectionRefusedError)
+            words = "the connection was refused" if refused else "the connection failed"
+            raise _failed(FailureKind.CONNECT, words, request) from None
+        return connection
+
+
+def _place(address: IPAddress, port: int) -> tuple[int, int, int, str, tuple[str, int]]:
+    """As getaddrinfo would say it, of an address that is known."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    return (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (str(address), port))
+
+
+def _written(origin: str, request: Request) -> bytes:
+    """The request as it goes over the wire. Raises Failed internal for one that cannot."""
+    if request.method not in _METHODS:
+        raise Failed(Failure.of(FailureKind.INTERNAL, f"{request.method!r} is no method that is sent"))
+    try:
+        fields = _fields(origin, request.headers)
+    except ValueError:
+        raise _failed(FailureKind.INTERNAL, "the request cannot be sent", request) from None
+    length = f"Content-Length: {len(request.body)}\r\n" if request.body or request.method in _WITH_BODY else ""
+    line = f"{request.method} {request.url[len(origin) :]} HTTP/1.1\r\n"
+    return b"".join((line.encode("ascii"), fields, length.encode("ascii"), b"\r\n", request.body))
+
+
+@lru_cache(256)  # most requests to an origin have the same
+def _fields(origin: str, headers: Headers) -> bytes:
+    """Raises ValueError for what is no header."""
+    lines = [] if any(name.lower() == "host" for name, _ in headers) else [f"Host: {origin.partition('://')[2]}\r\n"]
+    for name, value in headers:
+        if not _TOKEN.fullmatch(name) or _CONTROL.search(value):
+            raise ValueError
+        if name.lower() not in _FRAMING:
+            lines.append(f"{name}: {value}\r\n")
+    return "".join(lines).encode()
+
+
+def _failed(kind: FailureKind, words: str, request: Request) -> Failed:
+    return Failed(Failure.of(kind, f"{words} at {shown(request.url)}"))

@@ -1,0 +1,283 @@
+"""HTTP/1.1 in the event loop: what goes over the wire, what becomes of a connection, and where it leads."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swath.domain.errors import Failed
+from swath.domain.failure import FailureKind
+from swath.web import http1_exchange
+from swath.web.deadlines import Deadlines, TimeLimit
+from swath.web.direct_transport import DirectTransport
+from swath.web.http1_connection import Connection
+from swath.web.limits import Limits
+from swath.web.stalls import Pace, Stalls
+from swath.web.transport import Request, Response
+from tests.web.sites import LoopbackGuard, loopback_transport
+
+pytestmark = pytest.mark.req("H1", "H3")
+
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+Talk = Callable[["Talking", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Talking:
+    """A server for whole connections. `asked` has the heads of all requests, by connection."""
+
+    def __init__(self) -> None:
+        self.base_url = ""
+        self.asked: list[list[bytes]] = []
+
+    async def heads(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+        """Of one connection."""
+        mine: list[bytes] = []
+        self.asked.append(mine)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                mine.append(await reader.readuntil(b"\r\n\r\n"))
+                yield mine[-1]
+
+
+@asynccontextmanager
+async def serving(talk: Talk) -> AsyncIterator[Talking]:
+    """Lets `talk` do as it likes with each connection."""
+    made, tasks = Talking(), set[asyncio.Task[None]]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            with suppress(asyncio.CancelledError, ConnectionError):
+                await talk(made, reader, writer)
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    made.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield made
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def talking(*answers: bytes, closes: bool = False) -> AbstractAsyncContextManager[Talking]:
+    """Answers the requests of each connection in turn, over and over; `closes` it after each, without a word."""
+
+    async def talk(made: Talking, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = 0
+        async for _ in made.heads(reader):
+            writer.write(answers[number % len(answers)])
+            await writer.drain()
+            number += 1
+            if closes:
+                return
+
+    return serving(talk)
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[DirectTransport]:
+    made = loopback_transport()
+    yield made
+    await made.close()
+
+
+async def test_a_request_is_written_as_it_was_given_with_the_host_first(transport: DirectTransport) -> None:
+    headers = (("User-Agent", "us"), ("X-Odd", "café"), ("Content-Length", "999"), ("transfer-encoding", "chunked"))
+    async with talking(HELLO) as site:
+        await transport.send(Request(url=site.base_url + "/a?b=c", headers=headers))
+        await transport.send(Request(url=site.base_url + "/", headers=(("host", "other.example"),)))
+        await transport.send(Request(url=site.base_url + "/", method="DELETE"))
+    host = site.base_url.removeprefix("http://").encode()
+    assert site.asked[0] == [
+        b"GET /a?b=c HTTP/1.1\r\nHost: " + host + b"\r\nUser-Agent: us\r\nX-Odd: caf\xc3\xa9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: other.example\r\n\r\n",
+        b"DELETE / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n",
+    ]
+
+
+@pytest.mark.req("Z5")
+@pytest.mark.parametrize(
+    "header",
+    [("X", "a\r\nEvil: 1"), ("X", "a\0"), ("X\r\nEvil", "1"), ("X:", "1"), ("", "1"), ("X Y", "1"), ("é", "1")],
+)
+async def test_no_header_can_become_two_or_something_else(transport: DirectTransport, header: tuple[str, str]) -> None:
+    async with talking(HELLO) as site:
+        with pytest.raises(Failed, match="cannot be sent") as raised:
+            await transport.send(Request(url=site.base_url + "/", headers=(header,)))
+    assert raised.value.failure.kind == FailureKind.INTERNAL
+    assert site.asked == []
+
+
+async def test_a_connection_serves_one_request_after_the_other(transport: DirectTransport) -> None:
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\nTrailer: 1\r\n\r\n"
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + HELLO
+    empty = b"HTTP/1.1 204 No Content\r\n\r\n"
+    moved = b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 3\r\n\r\nabc"
+    async with talking(HELLO, chunked, interim, empty, moved) as site:
+        got = [await transport.send(Request(url=site.base_url + "/")) for _ in range(10)]
+    assert [(one.status, one.body) for one in got[:5]] == [
+        *((200, b"hello"), (200, b"hello"), (200, b"hello"), (204, b""), (302, b""))
+    ]
+    assert got[1].headers == (("transfer-encoding", "chunked"),)
+    assert got[2].headers == (("content-length", "5"),)
+    assert len(site.asked) == 1
+    assert len(site.asked[0]) == 10
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        HELLO + b"x",
+        HELLO + HELLO,
+        b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 9\r\n\r\nabc",
+    ],
+    ids=["told so", "old version", "a byte more", "a second answer", "not read to its end"],
+)
+async def test_a_connection_that_may_have_more_to_say_is_not_used_again(
+    transport: DirectTransport, answer: bytes
+) -> None:
+    async with talking(answer) as site:
+        got = [await transport.send(Request(url=site.base_url + "/")) for _ in range(3)]
+    assert {one.body for one in got} <= {b"hello", b""}
+    assert [len(heads) for heads in site.asked] == [1, 1, 1]
+
+
+async def test_one_that_the_server_has_closed_meanwhile_is_not_used_again(transport: DirectTransport) -> None:
+    async with talking(HELLO, closes=True) as site:
+        for _ in range(3):
+            assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
+            await asyncio.sleep(0.02)
+    assert len(site.asked) == 3
+
+
+async def test_one_that_says_something_unasked_is_not_used_again(transport: DirectTransport) -> None:
+    async def talk(made: Talking, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for _ in made.heads(reader):
+            writer.write(HELLO)
+            await writer.drain()
+            await asyncio.sleep(0.02)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged")
+
+    async with serving(talk) as site:
+        for _ in range(3):
+            assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
+            await asyncio.sleep(0.06)
+    assert len(site.asked) == 3
+
+
+async def test_connections_that_nobody_uses_are_closed(
+    transport: DirectTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http1_exchange, "IDLE_SECONDS", 0.05)
+    gone = asyncio.Event()
+
+    async def talk(made: Talking, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for _ in made.heads(reader):
+            writer.write(HELLO)
+        gone.set()
+
+    async with serving(talk) as site:
+        await transport.send(Request(url=site.base_url + "/"))
+        await asyncio.wait_for(gone.wait(), 10)
+
+
+async def test_of_several_addresses_one_that_answers_is_found() -> None:
+    async with talking(HELLO) as site:
+        port = site.base_url.rpartition(":")[2]
+        transport = DirectTransport(LoopbackGuard({"county.example": ["127.0.0.9", "::1", "127.0.0.1"]}))
+        assert (await transport.send(Request(url=f"http://county.example:{port}/"))).body == b"hello"
+        await transport.close()
+
+
+@pytest.mark.req("W3")
+async def test_an_address_that_never_answers_costs_no_more_than_the_time_for_connecting(
+    transport: DirectTransport,
+) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(5):  # its queue is full then, and the system answers nobody who comes
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        with pytest.raises(Failed, match="time for connecting") as raised:
+            await transport.send(Request(url=url, connect_timeout_seconds=0.1))
+    assert raised.value.failure.kind == FailureKind.TIMEOUT
+
+
+class Wire(asyncio.Transport):
+    """Takes what is written, and knows when it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+def read_in_pieces(raw: bytes, cuts: list[int], *, ends: bool) -> Response | FailureKind:
+    """What a connection makes of an answer that comes cut so; `ends`: the server closes behind it."""
+
+    async def read() -> Response | FailureKind:
+        limits, deadlines = Limits(body_bytes=10_000), Deadlines()
+        loop = asyncio.get_running_loop()
+        connection = Connection(loop, limits, Stalls(deadlines, 1, 60.0, 60.0))
+        connection.connection_made(Wire())
+        pace = Pace(TimeLimit(deadlines, loop.time() + 60))
+        answer = asyncio.create_task(connection.answer_to(Request(url="http://a.example/"), b"", pace))
+        await asyncio.sleep(0)
+        places = sorted({0, len(raw), *(cut % (len(raw) + 1) for cut in cuts)})
+        for start, end in pairwise(places):
+            connection.data_received(raw[start:end])
+        if ends:
+            connection.connection_lost(None)
+        try:
+            return await asyncio.wait_for(answer, 5)
+        except Failed as failed:
+            return FailureKind(failed.failure.kind)
+
+    return asyncio.run(read())
+
+
+ANSWERS = st.sampled_from(
+    [
+        HELLO,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX-A: 1\r\nX-A: \r\nx-b:  caf\xe9 \r\n\r\nhello",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 404 Gone\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
+        b"\r\n\r\nHTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 2000 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+    ]
+)
+
+
+@given(raw=ANSWERS, cuts=st.lists(st.integers(0, 200), max_size=12))
+def test_it_does_not_matter_in_which_pieces_an_answer_comes(raw: bytes, cuts: list[int]) -> None:
+    whole = read_in_pieces(raw, [], ends=True)
+    assert read_in_pieces(raw, cuts, ends=True) == whole
+    assert read_in_pieces(raw, list(range(len(raw))), ends=True) == whole
