@@ -65,6 +65,7 @@ class AnyAnswer:
     def fetch(self, raw: bytes) -> FailureKind | None:
         """The kind of the failure; None for a page, which is read, or for the site's word that there is no record."""
         self._raw = raw
+        self._transport._odd.clear()  # or wreq would be asked from the first odd answer on
         try:
             self._runner.run(self._fetch())
         except Failed as failed:

@@ -144,9 +144,10 @@ async def test_a_connection_serves_one_request_after_the_other(transport: Direct
         b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         HELLO + b"x",
         HELLO + HELLO,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 9\r\n\r\nabc",
     ],
-    ids=["told so", "old version", "a byte more", "a second answer", "not read to its end"],
+    ids=["told so", "old version", "a byte more", "a second answer", "two lengths", "not read to its end"],
 )
 async def test_a_connection_that_may_have_more_to_say_is_not_used_again(
     transport: DirectTransport, answer: bytes
@@ -163,6 +164,50 @@ async def test_one_that_the_server_has_closed_meanwhile_is_not_used_again(transp
             assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
             await asyncio.sleep(0.02)
     assert len(site.asked) == 3
+
+
+async def test_nor_when_the_event_loop_has_not_heard_of_it_yet(transport: DirectTransport) -> None:
+    async with talking(HELLO, closes=True) as site:
+        for _ in range(10):
+            assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
+    assert len(site.asked) == 10
+
+
+async def test_a_server_that_keeps_connections_for_a_moment_only_is_soon_known(transport: DirectTransport) -> None:
+    async def talk(made: Talking, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for _ in made.heads(reader):
+            if len(made.asked[-1]) > 1:
+                return  # it closes under the second request, as one does whose patience ended on its way
+            writer.write(HELLO)
+
+    async with serving(talk) as site:
+        assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
+        with pytest.raises(Failed, match="closed early") as raised:
+            await transport.send(Request(url=site.base_url + "/"))
+        assert raised.value.failure.kind == FailureKind.CONNECT
+        (pool,) = transport._http1._pools.values()
+        await asyncio.sleep(2 * pool.idle_seconds)
+        assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
+        await asyncio.sleep(2 * pool.idle_seconds)
+        assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
+    assert [len(heads) for heads in site.asked] == [2, 1, 1]
+
+
+async def test_a_server_that_is_not_understood_is_asked_by_wreq_from_then_on(transport: DirectTransport) -> None:
+    twice = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
+    async with talking(twice, closes=True) as site, talking(HELLO) as other:
+        with pytest.raises(Failed, match="no HTTP") as raised:
+            await transport.send(Request(url=site.base_url + "/"))
+        assert raised.value.failure.kind == FailureKind.SERVER_ERROR
+        assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
+        await transport.send(Request(url=other.base_url + "/"))
+    assert [url for url, *_ in transport._pools] == [site.base_url]
+
+
+async def test_a_coding_that_is_unknown_lasts_until_the_end_of_the_connection(transport: DirectTransport) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: x\r\n\r\nhello"
+    async with talking(answer, closes=True) as site:
+        assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
 
 
 async def test_one_that_says_something_unasked_is_not_used_again(transport: DirectTransport) -> None:

@@ -20,6 +20,7 @@ from swath.web.address import canonical, origin_of, shown
 from swath.web.deadlines import Deadlines
 from swath.web.egress.addresses import IPAddress, same_places
 from swath.web.egress.guard import Guard, Target
+from swath.web.http1_connection import Unreadable
 from swath.web.http1_exchange import Http1Exchanges
 from swath.web.limits import Limits
 from swath.web.transport import Request, Response
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["DirectTransport"]
 
 _MOST_POOLS: Final = 256
+_MOST_ODD: Final = 1_000
 
 
 class _Pool(NamedTuple):
@@ -54,6 +56,7 @@ class DirectTransport:
         self._ca_file = ca_file
         self._deadlines = Deadlines()
         self._http1 = Http1Exchanges(self._limits, self._deadlines)
+        self._odd: set[str] = set()
         self._pools: OrderedDict[tuple[str, float, str | None], _Pool] = OrderedDict()
         self._closed = False
 
@@ -81,8 +84,8 @@ class DirectTransport:
 
     async def _exchanged(self, origin: str, target: Target, request: Request, until: float) -> Response:
         """Dials the target's addresses, and no others."""
-        if self._is_plain(target, request):
-            return await self._http1.exchange(origin, target, request, until)
+        if origin not in self._odd and self._is_plain(target, request):
+            return await self._in_the_loop(origin, target, request, until)
         pool = self._pool(origin, target, request)
         try:
             return await self._exchanges.exchange(pool.client, request, pinned=target.addresses, until=until)
@@ -94,6 +97,15 @@ class DirectTransport:
             task = asyncio.current_task()
             if task is None or not task.cancelling():  # then it was the client, which does so when it is closed
                 self._must_be_open(FailureKind.CONNECT, "the transport was closed")
+            raise
+
+    async def _in_the_loop(self, origin: str, target: Target, request: Request, until: float) -> Response:
+        """A server that is not understood there is asked by wreq from the next try on: each forgives other mistakes."""
+        try:
+            return await self._http1.exchange(origin, target, request, until)
+        except Unreadable:
+            if len(self._odd) < _MOST_ODD:
+                self._odd.add(origin)
             raise
 
     def _is_plain(self, target: Target, request: Request) -> bool:

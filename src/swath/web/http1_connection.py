@@ -7,6 +7,7 @@ read is counted on its way, so whatever a server sends costs no more than the li
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Final, cast
 
 import httptools
@@ -14,23 +15,27 @@ import httptools
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.web.address import shown
-from swath.web.decode import Body
+from swath.web.http1_reading import Reading
 from swath.web.limits import MOST_HEADERS, Limits, too_large
-from swath.web.redirects import is_redirect
 from swath.web.stalls import Pace, Stalls
-from swath.web.transport import Headers, Request, Response
+from swath.web.transport import Request, Response
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "Unreadable"]
 
-_BODILESS: Final = frozenset({101, 204, 304})
 _SWITCHING: Final = 101
 _FIRST: Final = 100
 _FIRST_FINAL: Final = 200
-_NO_HTTP: Final = "the answer is no HTTP"
+
+
+class Unreadable(Failed):
+    """The parser found no HTTP in it; another may."""
 
 
 class Connection(asyncio.Protocol):
-    """To one origin. `idle_since` is when the last answer ended, in the loop's time."""
+    """To one origin. `idle_since` is when the last answer ended, in the loop's time; 0 if there was none.
+
+    `line` is the socket below it, to be looked at only.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, stalls: Stalls) -> None:
         self._loop = loop
@@ -38,13 +43,27 @@ class Connection(asyncio.Protocol):
         self._stalls = stalls
         self._parser: httptools.HttpResponseParser | None = None
         self._transport: asyncio.Transport | None = None
-        self._reading: _Reading | None = None
+        self._reading: Reading | None = None
+        self.line: socket.socket | None = None
         self.idle_since = 0.0
 
     @property
     def usable(self) -> bool:
         """Whether a further request may be sent: the last answer was read to its end, and nobody has closed it."""
         return self._reading is None and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing came since then, not even its end, of which the event loop may not have heard yet."""
+        if self.line is None:
+            return True
+        try:
+            self.line.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     async def answer_to(self, request: Request, raw: bytes, pace: Pace) -> Response:
         """Sends the request, which is `raw` on the wire, and reads its answer. Raises Failed.
@@ -53,7 +72,7 @@ class Connection(asyncio.Protocol):
         """
         if self._transport is None or not self.usable:
             raise _ended(request, None)
-        reading = self._reading = _Reading(self._loop.create_future(), request, pace)
+        reading = self._reading = Reading(self._loop.create_future(), request, pace)
         self._transport.write(raw)
         try:
             return await reading.answer
@@ -77,7 +96,10 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         # As other clients, and browsers, read it: what such an answer means is in no doubt.
         self._parser.set_dangerous_leniencies(
-            lenient_optional_cr_before_lf=True, lenient_data_after_close=True, lenient_spaces_after_chunk_size=True
+            lenient_chunked_length=True,
+            lenient_data_after_close=True,
+            lenient_optional_cr_before_lf=True,
+            lenient_spaces_after_chunk_size=True,
         )
 
     def data_received(self, data: bytes) -> None:
@@ -94,7 +116,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError:
             reading.stays = False
             if not reading.is_complete:
-                self._fail(reading, reading.failed or _failed(FailureKind.SERVER_ERROR, _NO_HTTP, reading.request))
+                self._fail(reading, reading.failed or Unreadable(_no_http(reading.request)))
                 return
         if reading.is_enough:
             self._deliver(reading)
@@ -131,7 +153,7 @@ class Connection(asyncio.Protocol):
             return
         if len(reading.fields) >= MOST_HEADERS:
             self._stop(too_large(f"the head of the answer has more than {MOST_HEADERS} lines", reading.request))
-        reading.fields.append((_name(name), str(value, "latin-1")))
+        reading.add(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
@@ -142,7 +164,7 @@ class Connection(asyncio.Protocol):
             return
         try:
             if status < _FIRST:
-                raise _failed(FailureKind.SERVER_ERROR, _NO_HTTP, reading.request)
+                raise Failed(_no_http(reading.request))
             reading.begin(status, self._limits)
         except Failed as failed:
             self._stop(failed)
@@ -163,21 +185,22 @@ class Connection(asyncio.Protocol):
         if reading.is_interim:
             return
         reading.is_complete = reading.is_enough = True
-        reading.stays = cast("httptools.HttpResponseParser", self._parser).should_keep_alive()
+        parser = cast("httptools.HttpResponseParser", self._parser)
+        reading.stays = parser.should_keep_alive() and not reading.has_two_lengths
 
     # ------------------------------------------------------------------------------------------------------------------
 
     @property
-    def _current(self) -> _Reading:
+    def _current(self) -> Reading:
         """Bytes are parsed only while an answer is waited for."""
-        return cast("_Reading", self._reading)
+        return cast("Reading", self._reading)
 
     def _stop(self, failed: Failed) -> None:
         """Out of the parser, which would go on with the rest of what came."""
         self._current.failed = failed
         raise failed
 
-    def _too_much(self, reading: _Reading) -> Failed | None:
+    def _too_much(self, reading: Reading) -> Failed | None:
         """What has come without becoming part of a body: heads, interim answers, blank lines, frames of chunks."""
         most_bytes = self._limits.header_bytes
         if reading.body is None:
@@ -187,7 +210,7 @@ class Connection(asyncio.Protocol):
             return None
         return _failed(FailureKind.SERVER_ERROR, "the answer is more frame than body", reading.request)
 
-    def _deliver(self, reading: _Reading) -> None:
+    def _deliver(self, reading: Reading) -> None:
         try:
             response = reading.response()
         except Failed as failed:
@@ -195,7 +218,7 @@ class Connection(asyncio.Protocol):
         else:
             reading.answer.set_result(response)
 
-    def _fail(self, reading: _Reading, failed: Failed) -> None:
+    def _fail(self, reading: Reading, failed: Failed) -> None:
         reading.is_complete = False
         reading.answer.set_exception(failed)
         self.abort()
@@ -205,88 +228,13 @@ class _Surplus(Exception):
     """There is more than one answer."""
 
 
-class _Reading:
-    """One answer on its way in. `is_enough`: nothing more is waited for; `is_complete`: all of it has come."""
-
-    __slots__ = (
-        *("answer", "body", "ends_with_line", "failed", "fields", "head_bytes", "is_complete", "is_enough"),
-        *("is_interim", "is_watched", "pace", "received_bytes", "request", "status", "stays"),
-    )
-
-    def __init__(self, answer: asyncio.Future[Response], request: Request, pace: Pace) -> None:
-        self.answer = answer
-        self.request = request
-        self.pace = pace
-        self.fields: list[tuple[str, str]] = []
-        self.status = 0
-        self.head_bytes = 0
-        self.received_bytes = 0
-        self.body: Body | None = None
-        self.failed: Failed | None = None
-        self.is_interim = self.is_enough = self.is_complete = self.is_watched = False
-        self.ends_with_line = False
-        self.stays = False
-
-    def begin(self, status: int, limits: Limits) -> None:
-        """The head is known. Raises Failed when that is enough to refuse the rest."""
-        request, headers = self.request, tuple(self.fields)
-        self.status, self.head_bytes = status, _size(headers)
-        limits.check_head(self.head_bytes, request)
-        announced, encodings, is_chunked = _framing(headers)
-        if is_redirect(status, headers) or request.method == "HEAD" or status in _BODILESS:
-            self.body, self.is_enough = Body([], 0), True
-            return
-        limits.check_announced(announced, request)
-        self.body = Body(encodings, limits.cap_bytes(request))
-        self.ends_with_line = announced is None and not is_chunked
-
-    def response(self) -> Response:
-        """Raises Failed when the body does not decode."""
-        body = cast("Body", self.body)
-        return Response(
-            url=self.request.url,
-            status=self.status,
-            headers=tuple(self.fields),
-            body=body.whole(),
-            wire_bytes=self.head_bytes + body.wire_bytes,
-        )
-
-
-def _name(raw: bytes) -> str:
-    """In lower case. Those that are common are kept."""
-    known = _NAMES.get(raw)
-    if known is None:
-        known = str(raw, "latin-1").lower()
-        if len(raw) <= _LONGEST_KEPT and len(_NAMES) < _MOST_KEPT:
-            _NAMES[raw] = known
-    return known
-
-
-_NAMES: Final[dict[bytes, str]] = {}
-_LONGEST_KEPT: Final = 40
-_MOST_KEPT: Final = 1_000
-
-
-def _size(headers: Headers) -> int:
-    return sum([len(name) + len(value) + 4 for name, value in headers])
-
-
-def _framing(headers: Headers) -> tuple[int | None, list[str], bool]:
-    """How long the body is said to be, how it is encoded, and whether it comes in chunks. The parser has checked it."""
-    announced, encodings, is_chunked = None, list[str](), False
-    for name, value in headers:
-        if name == "content-length":
-            announced = int(value) if value.isdecimal() and value.isascii() else None
-        elif name == "content-encoding":
-            encodings.append(value)
-        elif name == "transfer-encoding":
-            is_chunked = value.lower().rstrip().endswith("chunked")
-    return announced, encodings, is_chunked
-
-
 def _ended(request: Request, error: Exception | None) -> Failed:
     words = "the connection was closed early" if error is None else "the connection was reset"
     return _failed(FailureKind.CONNECT, words, request)
+
+
+def _no_http(request: Request) -> Failure:
+    return Failure.of(FailureKind.SERVER_ERROR, f"the answer is no HTTP at {shown(request.url)}")
 
 
 def _failed(kind: FailureKind, words: str, request: Request) -> Failed:

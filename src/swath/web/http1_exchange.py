@@ -38,18 +38,22 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class _Pool:
-    """The connections to one origin, at its checked addresses, that are not in use; the last used is the next."""
+    """The connections to one origin, at its checked addresses, that are not in use; the last used is the next.
+
+    `idle_seconds` is for how long one may wait for its next request: no longer than the server keeps it.
+    """
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.idle: list[Connection] = []
+        self.idle_seconds = IDLE_SECONDS
         self.closed = False
 
     def taken(self, now: float) -> Connection | None:
         """One that may still be used."""
         while self.idle:
             connection = self.idle.pop()
-            if connection.usable and now - connection.idle_since < IDLE_SECONDS:
+            if self._is_good(connection, now) and connection.is_quiet:
                 return connection
             connection.abort()
         return None
@@ -61,13 +65,22 @@ class _Pool:
         elif connection.usable:
             self.idle.append(connection)
 
+    def died(self, idled_seconds: float) -> None:
+        """One that had waited for so long was closed under its next request: those to come wait half as long."""
+        self.idle_seconds = min(self.idle_seconds, idled_seconds / 2)
+
     def tidy(self, now: float) -> bool:
         """Ends those that have waited for too long. Whether any are left."""
-        old = [one for one in self.idle if not one.usable or now - one.idle_since >= IDLE_SECONDS]
-        self.idle = [one for one in self.idle if one not in old]
-        for connection in old:
-            connection.abort()
+        waiting, self.idle = self.idle, []
+        for connection in waiting:
+            if self._is_good(connection, now):
+                self.idle.append(connection)
+            else:
+                connection.abort()
         return bool(self.idle)
+
+    def _is_good(self, connection: Connection, now: float) -> bool:
+        return connection.usable and now - connection.idle_since < self.idle_seconds
 
     def close(self) -> None:
         """Those in use end with their answers."""
@@ -97,15 +110,28 @@ class Http1Exchanges:
         pace, pool = Pace(timer), self._pool(origin, target)
         try:
             async with timer:
-                connection = pool.taken(self._deadlines.loop.time()) or await self._dialled(target, request)
-                self._in_use.add(connection)
-                try:
-                    return await connection.answer_to(request, raw, pace)
-                finally:
-                    self._in_use.discard(connection)
-                    self._keep(pool, connection)
+                now = self._deadlines.loop.time()
+                connection = pool.taken(now) or await self._dialled(target, request)
+                return await self._answered(pool, connection, request, raw, pace)
         except TimeoutError:
             raise out_of_time(request, pace, self._limits) from None
+
+    async def _answered(
+        self, pool: _Pool, connection: Connection, request: Request, raw: bytes, pace: Pace
+    ) -> Response:
+        since, now = connection.idle_since, self._deadlines.loop.time()
+        self._in_use.add(connection)
+        try:
+            return await connection.answer_to(request, raw, pace)
+        except Failed as failed:
+            if since and failed.failure.kind is FailureKind.CONNECT:
+                pool.died(now - since)
+            raise
+        finally:
+            self._in_use.discard(connection)
+            pool.give_back(connection)
+            if self._tidying is None:
+                self._tidying = self._deadlines.loop.call_later(IDLE_SECONDS, self._tidy)
 
     def close(self) -> None:
         """Fails what is under way."""
@@ -128,11 +154,6 @@ class Http1Exchanges:
         self._pools.move_to_end(origin)
         return pool
 
-    def _keep(self, pool: _Pool, connection: Connection) -> None:
-        pool.give_back(connection)
-        if self._tidying is None:
-            self._tidying = self._deadlines.loop.call_later(IDLE_SECONDS, self._tidy)
-
     def _tidy(self) -> None:
         now = self._deadlines.loop.time()
         left = [pool.tidy(now) for pool in self._pools.values()]
@@ -148,6 +169,7 @@ class Http1Exchanges:
                     happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS,
                     loop=loop,
                 )
+                connection.line = dialled
                 try:
                     await loop.create_connection(lambda: connection, sock=dialled)
                 except BaseException:
