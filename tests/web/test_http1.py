@@ -45,7 +45,7 @@ class Talking:
 
 
 @asynccontextmanager
-async def serving(talk: Talk) -> AsyncIterator[Talking]:
+async def serving(talk: Talk, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Talking]:
     """Lets `talk` do as it likes with each connection."""
     made, tasks = Talking(), set[asyncio.Task[None]]()
 
@@ -61,8 +61,8 @@ async def serving(talk: Talk) -> AsyncIterator[Talking]:
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    made.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(serve, host, port)
+    made.base_url = f"http://{host}:{server.sockets[0].getsockname()[1]}"
     try:
         yield made
     finally:
@@ -72,7 +72,9 @@ async def serving(talk: Talk) -> AsyncIterator[Talking]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def talking(*answers: bytes, closes: bool = False) -> AbstractAsyncContextManager[Talking]:
+def talking(
+    *answers: bytes, closes: bool = False, host: str = "127.0.0.1", port: int = 0
+) -> AbstractAsyncContextManager[Talking]:
     """Answers the requests of each connection in turn, over and over; `closes` it after each, without a word."""
 
     async def talk(made: Talking, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,7 +86,7 @@ def talking(*answers: bytes, closes: bool = False) -> AbstractAsyncContextManage
             if closes:
                 return
 
-    return serving(talk)
+    return serving(talk, host, port)
 
 
 @pytest.fixture
@@ -186,6 +188,7 @@ async def test_a_server_that_keeps_connections_for_a_moment_only_is_soon_known(t
             await transport.send(Request(url=site.base_url + "/"))
         assert raised.value.failure.kind == FailureKind.CONNECT
         (pool,) = transport._http1._pools.values()
+        assert pool.idle_seconds < 1
         await asyncio.sleep(2 * pool.idle_seconds)
         assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
         await asyncio.sleep(2 * pool.idle_seconds)
@@ -247,6 +250,21 @@ async def test_of_several_addresses_one_that_answers_is_found() -> None:
         transport = DirectTransport(LoopbackGuard({"county.example": ["127.0.0.9", "::1", "127.0.0.1"]}))
         assert (await transport.send(Request(url=f"http://county.example:{port}/"))).body == b"hello"
         await transport.close()
+
+
+@pytest.mark.req("Z4")
+async def test_connections_to_where_a_name_was_are_not_used_any_more() -> None:
+    guard = LoopbackGuard({"county.example": ["127.0.0.1"]})
+    transport = DirectTransport(guard)
+    async with talking(HELLO) as then:
+        port = int(then.base_url.rpartition(":")[2])
+        request = Request(url=f"http://county.example:{port}/")
+        async with talking(HELLO, host="127.0.0.2", port=port) as now:
+            for address in ("127.0.0.1", "127.0.0.2", "127.0.0.2"):
+                guard._resolver.names["county.example"] = [address]  # type: ignore[attr-defined]  # it is our table
+                await transport.send(request)
+        assert [len(heads) for heads in (*then.asked, *now.asked)] == [1, 2]
+    await transport.close()
 
 
 @pytest.mark.req("W3")
