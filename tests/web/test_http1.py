@@ -18,7 +18,7 @@ from swath.web.direct_transport import DirectTransport
 from swath.web.http1_connection import Connection
 from swath.web.limits import Limits
 from swath.web.stalls import Pace, Stalls
-from swath.web.transport import Request, Response
+from swath.web.transport import Request
 from tests.web.sites import LoopbackGuard, loopback_transport
 
 pytestmark = pytest.mark.req("H1", "H3")
@@ -300,47 +300,56 @@ class Wire(asyncio.Transport):
         self.closed = True
 
 
-def read_in_pieces(raw: bytes, cuts: list[int], *, ends: bool) -> Response | FailureKind:
-    """What a connection makes of an answer that comes cut so; `ends`: the server closes behind it."""
+def read_in_pieces(raw: bytes, cuts: list[int], end: Exception | None = None) -> tuple[int, bytes] | FailureKind:
+    """Status and body of an answer that comes cut so, after which the connection ends."""
 
-    async def read() -> Response | FailureKind:
+    async def read() -> tuple[int, bytes] | FailureKind:
         limits, deadlines = Limits(body_bytes=10_000), Deadlines()
         loop = asyncio.get_running_loop()
-        connection = Connection(loop, limits, Stalls(deadlines, 1, 60.0, 60.0))
+        stalls = Stalls(deadlines, 1, 60.0, 60.0)
+        connection = Connection(loop, limits, stalls)
         connection.connection_made(Wire())
         pace = Pace(TimeLimit(deadlines, loop.time() + 60))
         answer = asyncio.create_task(connection.answer_to(Request(url="http://a.example/"), b"", pace))
         await asyncio.sleep(0)
         places = sorted({0, len(raw), *(cut % (len(raw) + 1) for cut in cuts)})
-        for start, end in pairwise(places):
-            connection.data_received(raw[start:end])
-        if ends:
-            connection.connection_lost(None)
+        for start, stop in pairwise(places):
+            connection.data_received(raw[start:stop])
+        connection.connection_lost(end)
         try:
-            return await asyncio.wait_for(answer, 5)
+            response = await asyncio.wait_for(answer, 5)
         except Failed as failed:
             return FailureKind(failed.failure.kind)
+        finally:
+            assert not stalls._under_way
+        return response.status, response.body
 
     return asyncio.run(read())
 
 
-ANSWERS = st.sampled_from(
-    [
-        HELLO,
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nX-A: 1\r\nX-A: \r\nx-b:  caf\xe9 \r\n\r\nhello",
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 404 Gone\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhello",
-        b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
-        b"\r\n\r\nHTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 2000 OK\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-    ]
-)
+ANSWERS: list[tuple[bytes, tuple[int, bytes] | FailureKind]] = [
+    (HELLO, (200, b"hello")),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n", (200, b"hello")),
+    (b"HTTP/1.1 200 OK\r\nX-A: 1\r\nX-A: \r\nx-b:  caf\xe9 \r\n\r\nhello", (200, b"hello")),
+    (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 404 Gone\r\nContent-Length: 0\r\n\r\n", (404, b"")),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhello", FailureKind.CONNECT),
+    (b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello", (200, b"hello")),
+    (b"\r\n\r\nHTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", (301, b"")),
+    (b"HTTP/1.1 2000 OK\r\n\r\n", FailureKind.SERVER_ERROR),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", FailureKind.SERVER_ERROR),
+]
 
 
-@given(raw=ANSWERS, cuts=st.lists(st.integers(0, 200), max_size=12))
-def test_it_does_not_matter_in_which_pieces_an_answer_comes(raw: bytes, cuts: list[int]) -> None:
-    whole = read_in_pieces(raw, [], ends=True)
-    assert read_in_pieces(raw, cuts, ends=True) == whole
-    assert read_in_pieces(raw, list(range(len(raw))), ends=True) == whole
+@given(answer=st.sampled_from(ANSWERS), cuts=st.lists(st.integers(0, 200), max_size=12))
+def test_it_does_not_matter_in_which_pieces_an_answer_comes(
+    answer: tuple[bytes, tuple[int, bytes] | FailureKind], cuts: list[int]
+) -> None:
+    raw, expected = answer
+    assert read_in_pieces(raw, cuts) == expected
+    assert read_in_pieces(raw, list(range(len(raw)))) == expected
+
+
+def test_a_body_without_a_length_is_not_whole_when_its_connection_is_reset() -> None:
+    raw = b"HTTP/1.1 200 OK\r\n\r\nhello"
+    assert read_in_pieces(raw, []) == (200, b"hello")
+    assert read_in_pieces(raw, [], ConnectionResetError()) is FailureKind.CONNECT

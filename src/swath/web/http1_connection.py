@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
             return await reading.answer
         finally:
             self._stalls.end(pace)
-            if reading.is_complete and reading.stays:
+            if reading.stays:
                 self._reading, self.idle_since = None, self._loop.time()
             else:
                 self.abort()
@@ -219,9 +219,8 @@ class Connection(asyncio.Protocol):
             reading.answer.set_result(response)
 
     def _fail(self, reading: Reading, failed: Failed) -> None:
-        reading.is_complete = False
+        reading.stays = False
         reading.answer.set_exception(failed)
-        self.abort()
 
 
 class _Surplus(Exception):
