@@ -5,7 +5,9 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from itertools import pairwise
+from typing import Any
 
+import aiohappyeyeballs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -265,6 +267,23 @@ async def test_connections_to_where_a_name_was_are_not_used_any_more() -> None:
                 await transport.send(request)
         assert [len(heads) for heads in (*then.asked, *now.asked)] == [1, 2]
     await transport.close()
+
+
+async def test_nothing_is_sent_when_the_transport_was_closed_while_it_dialled(
+    transport: DirectTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dial = aiohappyeyeballs.start_connection
+
+    async def closing(*given: Any, **named: Any) -> socket.socket:
+        dialled = await dial(*given, **named)
+        await transport.close()
+        return dialled
+
+    monkeypatch.setattr(aiohappyeyeballs, "start_connection", closing)
+    async with talking(HELLO) as site:
+        with pytest.raises(Failed, match="closed early"):
+            await transport.send(Request(url=site.base_url + "/"))
+    assert site.asked in ([], [[]])
 
 
 @pytest.mark.req("W3")

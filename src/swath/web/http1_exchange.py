@@ -99,6 +99,7 @@ class Http1Exchanges:
         self._pools: OrderedDict[str, _Pool] = OrderedDict()
         self._in_use: set[Connection] = set()
         self._tidying: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def exchange(self, origin: str, target: Target, request: Request, until: float) -> Response:
         """Sends the request to one of the target's addresses and reads the answer, until then in the loop's time.
@@ -119,6 +120,8 @@ class Http1Exchanges:
     async def _answered(
         self, pool: _Pool, connection: Connection, request: Request, raw: bytes, pace: Pace
     ) -> Response:
+        if self._closed:  # while it was dialled
+            connection.abort()
         since, now = connection.idle_since, self._deadlines.loop.time()
         self._in_use.add(connection)
         try:
@@ -135,6 +138,7 @@ class Http1Exchanges:
 
     def close(self) -> None:
         """Fails what is under way."""
+        self._closed = True
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
