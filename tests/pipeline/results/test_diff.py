@@ -6,12 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swath import Pages, scraper
 from swath.backends.clock import SystemClock
 from swath.domain.layout import Layout, PackedAt
 from swath.pipeline.results import diff as diff_module
-from swath.pipeline.results.diff import compare_versions, read_diff
+from swath.pipeline.results.diff import Comparison, Diff, FieldDiff, read_diff
+from swath.pipeline.results.flatten import values_of
 from swath.pipeline.results.versions import use_version
 from swath.ports.clock import Clock
 from swath.ports.result_storage import ResultStorage
@@ -91,7 +94,7 @@ async def test_a_diff_is_as_large_as_its_fields_and_no_larger(store: Store, stor
 
 
 async def test_a_diff_goes_through_all_items_and_one_that_is_damaged_hides_no_other(
-    store: Store, storage: ResultStorage, monkeypatch: pytest.MonkeyPatch
+    store: Store, storage: ResultStorage
 ) -> None:
     await scraped(store, storage, Layout.WARC, parcels(*range(1, 8)), step=1)
     (hit,) = [one for one in await store.items("job") if one.item_id == "p4"]
@@ -101,10 +104,37 @@ async def test_a_diff_goes_through_all_items_and_one_that_is_damaged_hides_no_ot
     whole[line.start + line.length // 2] ^= 0xFF
     await make_version(store, storage, V2())  # which reads the page and what is said of it from another place
     for batch_items in (2, 3, 1_000):
-        monkeypatch.setattr(diff_module, "BATCH_ITEMS", batch_items)
-        made = (await store.status("job.v2")).job
-        first = msgspec.structs.replace(await store.status("job"), current_version=1)
-        assert (await compare_versions(store, storage, first, made)).items == 7
+        assert (await compared(store, storage, batch_items)).items == 7
     await storage.put("job", {line.pack: bytes(whole)})
-    diff = await compare_versions(store, storage, first, made)
+    diff = await compared(store, storage, 1_000)
     assert (diff.items, diff.unreadable) == (6, 1)
+
+
+VALUES = st.sampled_from(["", "a", "b", None, 0, 1, False, 2.5, [], [""], {}, {"a": ""}, {"a": "b", "c.d": None}])
+RECORDS = st.dictionaries(st.sampled_from(["a", "b", "_c", "d.e"]), VALUES) | VALUES
+
+
+@given(st.lists(RECORDS | st.lists(RECORDS, max_size=3), max_size=8), st.integers(1, 5))
+def test_what_was_the_same_before_counts_as_if_it_were_compared_field_by_field(items: list[Any], most: int) -> None:
+    quick, slow = (Diff(job_id="job", version=2, former_version=1) for _ in range(2))
+    known: dict[tuple[str, ...] | None, list[FieldDiff]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diff_module, "MOST_FIELDS", most)
+        for data in items:
+            diff_module._add_same(quick, known, data)
+            rows = [values_of(one) for one in (data if isinstance(data, list) else [data])]
+            slow.still_none += not rows
+            slow.same_items += bool(rows) and diff_module._add_values(slow, "p1", rows, rows)
+    assert quick == slow
+    assert list(quick.fields) == list(slow.fields)
+
+
+async def compared(store: Store, storage: ResultStorage, batch_items: int) -> Diff:
+    """The first two versions of the job, so many items at a time."""
+    first = msgspec.structs.replace(await store.status("job"), current_version=1)
+    comparison = Comparison(store, storage, first, (await store.status("job.v2")).job)
+    after = 0
+    while records := await store.items("job.v2", after, batch_items):
+        await comparison.add(records)
+        after = records[-1].seq
+    return comparison.diff

@@ -88,6 +88,26 @@ async def test_pages_are_read_again_and_every_difference_is_counted(
     }
 
 
+async def test_the_end_of_a_version_goes_through_its_items_once(
+    store: Store, storage: ResultStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the manifests and for the diff, which the other half of the rows is read for."""
+    await scraped(store, storage, Layout.WARC, parcels(*range(1, 8)))
+    begun = await begin_version(store, NOW, "job", Wish(scraper=V2()))
+    await load_version(store, begun, lambda _: None)
+    rows, read = dict.fromkeys(("job", "job.v2"), 0), store.items
+
+    async def counted(job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
+        found = await read(job_id, after, limit)
+        rows[job_id] += len(found)
+        return found
+
+    monkeypatch.setattr(store, "items", counted)
+    made = await work_on(store, storage, V2(), "job.v2")
+    assert made.state is JobState.COMPLETED
+    assert rows == {"job": 2 * 7, "job.v2": 7}  # of the scraped job for its pages, and for what readers got so far
+
+
 BEFORE = {"o": [1, 2], "p": "{}", "z": {"a": {}}, "n": [1, {"a": 2, "b": 0}], "t": [1], "long": [8] * 200, "e": []}
 AFTER = {"o": "[1,2]", "p": {}, "z": {"a": "{}"}, "n": [1.0, {"b": 0, "a": 2}], "t": [True], "long": [9] * 200}
 
@@ -389,7 +409,7 @@ async def test_an_ending_that_is_repeated_leaves_the_diff_as_it_was(
     await scraped(store, storage, layout, parcels(1, 2))
     made = await make_version(store, storage, V2())
     first = await read_diff(storage, "job.v2")
-    await VersionEnd(store, storage)(made, JobState.COMPLETED)
+    assert await VersionEnd(store, storage)(made) is None
     again = await read_diff(storage, "job.v2")
     assert again == first
     assert again is not None

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.req("K4")
 
 DOCTYPES = ("<!doctype html>", "", '<!DOCTYPE HTML PUBLIC "-//W3C//DTD HTML 4.01 Transitional//EN">')
 names = st.sampled_from(["a", "A", "b", "B", "c", "d-1", "D-1", "e_2", "K", "\u212a", "x y", ""])
-elements = st.builds(
+elements = st.just("<p id>no name</p>") | st.builds(
     '<{0} id="{1}">{2}</{0}>'.format,
     st.sampled_from(["p", "b", "td", "template", "svg"]),
     names,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from pydantic import BaseModel, ValidationError
@@ -20,6 +20,8 @@ from swath.kit.pages import Pages
 from swath.kit.scraper import Scraper
 
 __all__ = ["extract_record"]
+
+_PLAIN: Final = frozenset({str, int, bool, type(None)})  # what is neither a number with a fraction nor holds others
 
 
 def extract_record(scraper: Scraper, pages: Sequence[Page] | Pages) -> Any:
@@ -87,18 +89,15 @@ def _check_finite(data: Any) -> None:
 
 
 def _not_finite(data: Any) -> tuple[str | int, ...] | None:
-    """Where there is a number that JSON would turn into null. Every record comes here, so what most parts are is
-    passed over first."""
+    """Where there is a number that JSON would turn into null. Every record comes here, and most hold none at all."""
     if isinstance(data, float):
         return None if isfinite(data) else ()
     parts: Iterable[tuple[str | int, Any]] = ()
     if isinstance(data, dict):
-        parts = data.items()
+        parts = () if _PLAIN.issuperset(map(type, data.values())) else data.items()
     elif isinstance(data, list):
         parts = enumerate(data)
     for name, part in parts:
-        if type(part) is str or part is None:
-            continue
         found = _not_finite(part)
         if found is not None:
             return (name, *found)

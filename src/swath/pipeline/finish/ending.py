@@ -8,13 +8,14 @@ to any more.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, Unbalanced
+from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus, final_state
 from swath.domain.lease import Lease
 from swath.domain.manifest import PART_ITEMS, JobMetadata, ManifestPart, Tally
@@ -37,7 +38,7 @@ from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["Finisher"]
+__all__ = ["Finisher", "Onlooker"]
 
 _SWEEP_ITEMS: Final = 5_000
 _READ_ITEMS: Final = 1_000
@@ -49,6 +50,18 @@ class _PutOff(NamedTuple):
     seconds: float
     until: float
     unavailable: StoreUnavailable | None
+
+
+class Onlooker(Protocol):
+    """Somebody who wants to see the items of a job that ends, and to do something before it is terminal."""
+
+    async def pass_by(self, records: Sequence[ItemRecord]) -> None:
+        """These have ended as they say; called in order of `seq`."""
+        ...
+
+    async def end(self, state: JobState) -> None:
+        """All have passed and add up, and the job will end in this state."""
+        ...
 
 
 class Finisher:
@@ -65,10 +78,10 @@ class Finisher:
         job_id: str | None = None,
         part_items: int = PART_ITEMS,
         webhook_url: str | None = None,
-        on_version: Callable[[JobStatus, JobState], Awaitable[None]] | None = None,
+        on_version: Callable[[JobStatus], Awaitable[Onlooker | None]] | None = None,
     ) -> None:
-        """`webhook_url`: who is told of the ends of jobs that do not say whom to tell. `on_version` is done before the
-        end of a job that makes a version of another's results."""
+        """`webhook_url`: who is told of the ends of jobs that do not say whom to tell. `on_version` says who looks
+        on at the end of a job that makes a version of another's results."""
         self._store = store
         self._book = book
         self._storage = storage
@@ -119,9 +132,11 @@ class Finisher:
 
     async def _end(self, lease: Lease) -> JobStatus:
         hold = Hold(self._book, self._clock, lease)
-        status, metadata = await hold.during(self._account(lease, hold))
-        if lease.job.extracts is not None and self._on_version is not None:
-            await hold.during(self._on_version(status, JobState(metadata.status)))
+        status = await hold.during(self._close(lease, hold))
+        onlooker = None if self._on_version is None else await hold.during(self._on_version(status))
+        metadata = await hold.during(self._account(lease, status, hold, onlooker))
+        if onlooker is not None:
+            await hold.during(onlooker.end(JobState(metadata.status)))
         document = metadata_document(metadata)
         await hold.keep()
         await self._storage.put(lease.job.job_id, {METADATA_KEY: document})
@@ -131,20 +146,23 @@ class Finisher:
         reach("after_end")
         return ended
 
-    async def _account(self, lease: Lease, hold: Hold) -> tuple[JobStatus, JobMetadata]:
-        """Everything but the end itself. How long it takes depends on the disk, so the right is renewed meanwhile."""
-        job_id = lease.job.job_id
+    async def _close(self, lease: Lease, hold: Hold) -> JobStatus:
+        """The job as it stands when all its items have ended. How long that takes depends on the disk, as in
+        `_account`, so the right is renewed meanwhile."""
         while lease.stopping and await self._book.sweep(lease, _SWEEP_ITEMS):
             await hold.keep()
         await self._clear_rooms(lease)
         reach("before_manifest")
-        status = await self._store.status(job_id)
-        tally, parts = await self._write_manifests(lease, status.generation, hold)
+        return await self._store.status(lease.job.job_id)
+
+    async def _account(self, lease: Lease, status: JobStatus, hold: Hold, onlooker: Onlooker | None) -> JobMetadata:
+        """Everything else but the end itself."""
+        tally, parts = await self._write_manifests(lease, status.generation, hold, onlooker)
         _check_balance(status, tally, parts)
         await hold.keep()
-        await self._remove_leftovers(job_id, parts)
+        await self._remove_leftovers(lease.job.job_id, parts)
         await self._keep_former(status)
-        return status, metadata_of(status, final_state(status.counts, lease.stopping), tally, parts)
+        return metadata_of(status, final_state(status.counts, lease.stopping), tally, parts)
 
     async def _clear_rooms(self, lease: Lease) -> None:
         """Settles our own room, in which nothing wins, and any that a worker made after it had lost its lease.
@@ -165,7 +183,7 @@ class Finisher:
             await settle_for(self._store, self._storage, job_id, fence, item_ids)
 
     async def _write_manifests(
-        self, lease: Lease, generation: int, hold: Hold
+        self, lease: Lease, generation: int, hold: Hold, onlooker: Onlooker | None = None
     ) -> tuple[Tally, dict[str, tuple[ManifestPart, ...]]]:
         job_id = lease.job.job_id
         writer = ManifestWriter(lease.job, self._storage, self._part_items)
@@ -175,6 +193,8 @@ class Finisher:
             await hold.keep()
             await former.pass_by(records)
             await writer.add(records)
+            if onlooker is not None:
+                await onlooker.pass_by(records)
             after = records[-1].seq
         await self._clear_rooms(lease)
         await former.end()

@@ -4,13 +4,15 @@ range is read at once, and what lies in it is cut out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from swath.domain.layout import PackedAt
 
 __all__ = ["PackRange", "ranges_of"]
 
+_BYTES: Final = itemgetter(0, 1, 2)  # of a place, without the name
 _RANGE_BYTES: Final = 4 * 1024 * 1024
 _GAP_BYTES: Final = 64 * 1024  # what a read costs in a bucket is worth more bytes than these
 
@@ -31,21 +33,20 @@ class PackRange(NamedTuple):
 
 def ranges_of(places: Iterable[PackedAt]) -> Iterator[PackRange]:
     """Each place once, in ranges of a few MiB at most, unless one place alone has more."""
-    distinct: dict[tuple[str, int, int], PackedAt] = {}
-    for place in places:
-        distinct.setdefault(place[:3], place)
     run: list[PackedAt] = []
+    first, last = ("", 0), ("", 0, 0)  # of the run: where it begins, and its last place
     end = 0
-    for place in sorted(distinct.values()):
+    for place in sorted(places, key=_BYTES):  # of files that share a line the first stays the first
         pack, start, length, _ = place  # by names it would take longer than all else here
-        if run and (pack != run[0].pack or start > end + _GAP_BYTES or start + length - run[0].start > _RANGE_BYTES):
-            yield _range(run, end)
+        if (pack, start, length) == last:
+            continue
+        if run and (pack != first[0] or start > end + _GAP_BYTES or start + length - first[1] > _RANGE_BYTES):
+            yield PackRange(*first, end - first[1], tuple(run))
             run, end = [], 0
+        if not run:
+            first = pack, start
         run.append(place)
+        last = pack, start, length
         end = max(end, start + length)
     if run:
-        yield _range(run, end)
-
-
-def _range(run: Sequence[PackedAt], end: int) -> PackRange:
-    return PackRange(run[0].pack, run[0].start, end - run[0].start, tuple(run))
+        yield PackRange(*first, end - first[1], tuple(run))

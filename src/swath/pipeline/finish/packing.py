@@ -31,7 +31,7 @@ from swath.pipeline.finish.artifacts import (
 from swath.pipeline.finish.warc import RecordIds, info_record, page_records
 from swath.ports.result_storage import Addition
 
-__all__ = ["PackedFile", "PackedItem", "Packer", "artifacts_of", "line_parts", "needed_of", "places_of"]
+__all__ = ["PackedFile", "PackedItem", "Packer", "artifacts_of", "line_data", "line_parts", "needed_of", "places_of"]
 
 _NONE: Final = msgspec.Raw(b"null")
 
@@ -146,3 +146,8 @@ def line_parts(line: bytes) -> dict[str, bytes]:
     read = _decode_line(line)
     metadata, data = bytes(read.metadata), bytes(read.data)
     return {METADATA_FILE: metadata} if data == b"null" else {METADATA_FILE: metadata, DATA_FILE: data}
+
+
+def line_data(line: bytes) -> bytes:
+    """The record alone; `null` where there is none. Raises as `line_parts` does."""
+    return bytes(_decode_line(line).data)

@@ -18,11 +18,11 @@ from swath.domain.errors import BadInput, StoreDamaged
 from swath.domain.layout import WARC, PackedAt, file_of
 from swath.domain.result import Artifact
 from swath.pipeline.finish.artifacts import METADATA_FILE, stored_in
-from swath.pipeline.finish.packing import line_parts
+from swath.pipeline.finish.packing import line_data, line_parts
 from swath.pipeline.finish.warc import GzipError, body_of
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["check_bytes", "contents", "missing", "plain_files", "stored_bytes"]
+__all__ = ["check_bytes", "contents", "missing", "plain_data", "plain_files", "stored_bytes"]
 
 _GZIP: Final = b"\x1f\x8b\x08"
 _GZIP_WBITS: Final = 31
@@ -55,6 +55,21 @@ def plain_files(job_id: str, item_id: str, artifacts: Sequence[Artifact], raw: S
         return files if all_packed else _without_compression(files)
     except (BadInput, GzipError) as error:
         raise StoreDamaged(f"item {item_id!r} of job {job_id!r} cannot be read: {error}", job_id) from None
+
+
+def plain_data(job_id: str, artifact: Artifact, raw: bytes) -> bytes:
+    """The record of an item from the bytes of its `data.json`, which are checked: what `plain_files` says, for those
+    who go through many and want nothing else. Raises StoreDamaged."""
+    check_bytes(job_id, artifact, raw)
+    if PackedAt.of(artifact.key) is None:
+        return raw
+    try:
+        data = line_data(raw)
+    except msgspec.MsgspecError as error:
+        raise _damaged(job_id, artifact.key, f"cannot be read: {error}") from None
+    if data == b"null":
+        raise _damaged(job_id, artifact.key, "cannot be read: there is no record in it")
+    return data
 
 
 async def stored_bytes(storage: ResultStorage, job_id: str, artifact: Artifact) -> bytes:

@@ -83,5 +83,9 @@ async def raw_of_many(storage: ResultStorage, job_id: str, artifacts: Sequence[A
     pieces: dict[tuple[str, int, int], bytes] = {}
     for run, data in zip(runs, read, strict=False):
         if data is not None:
-            pieces.update(zip((place[:3] for place in run.places), run.cut(data), strict=True))
-    return raw | {key: pieces[place[:3]] for key, place in places.items() if place[:3] in pieces}
+            for (pack, start, length, _), piece in zip(run.places, run.cut(data), strict=True):
+                pieces[pack, start, length] = piece
+    for key, (pack, start, length, _) in places.items():
+        if (pack, start, length) in pieces:
+            raw[key] = pieces[pack, start, length]
+    return raw

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -22,21 +22,22 @@ from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 from swath.domain.versions import DIFF_KEY, version_of
 from swath.pipeline.finish.artifacts import DATA_FILE
-from swath.pipeline.results.bulk_read import Raw, in_groups, opened, raw_of_many
+from swath.pipeline.finish.stored import missing, plain_data
+from swath.pipeline.results.bulk_read import Raw, in_groups, raw_of_many
 from swath.pipeline.results.current import former_at
 from swath.pipeline.results.flatten import Value, as_text, same_value, values_of
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["Diff", "Example", "FieldDiff", "compare_versions", "read_diff"]
+__all__ = ["Comparison", "Diff", "Example", "FieldDiff", "read_diff"]
 
-BATCH_ITEMS: Final = 1_000
 MOST_EXAMPLES: Final = 3
 MOST_FIELDS: Final = 1_000  # records whose names are data would else make a field of each
 OTHER_FIELDS: Final = "(others)"
 VALUE_CHARACTERS: Final = 200
 
 _DATA_KEY: Final = f"/{DATA_FILE}"
+_TEXT: Final = frozenset({str})
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -80,32 +81,54 @@ class Diff(msgspec.Struct, kw_only=True):
 
 
 class _Pair(NamedTuple):
-    """An item of the new version, the job that readers have had it from, and its data there and here."""
+    """An item of the new version, and its data as readers have had it and here."""
 
     record: ItemRecord
-    former_job_id: str
     before: Artifact | None
     after: Artifact | None
 
 
-async def compare_versions(store: JobStore, storage: ResultStorage, status: JobStatus, made: Job) -> Diff:
-    """Compares what a version's job has made with what readers of the job `status` get. Items that have ended anew
-    since are left out: readers get those from version 1."""
-    diff = Diff(job_id=status.job.job_id, version=version_of(made) or 1, former_version=status.current_version)
-    after_seq = 0
-    while records := await store.items(made.job_id, after_seq, BATCH_ITEMS):
-        former = await former_at(store, status, made, [record.seq for record in records])
-        pairs = [
-            _Pair(record, former[record.seq][0], _data_of(former[record.seq][1]), _data_of(record))
-            for record in records
-            if record.seq in former
-        ]
-        for job_id in {pair.former_job_id: None for pair in pairs}:
-            here = [(pair, _size(pair)) for pair in pairs if pair.former_job_id == job_id]
-            for group in in_groups(here):
-                await _add_group(diff, storage, made.job_id, group)
-        after_seq = records[-1].seq
-    return diff
+_Known = dict[tuple[str, ...] | None, list[FieldDiff]]
+"""The fields of records that have text under all these names, and under no other: most records of a job."""
+
+
+class _Bytes(NamedTuple):
+    """What was read of a job's stored files."""
+
+    job_id: str
+    raw: Raw
+
+
+class Comparison:
+    """Compares what a version's job has `made` with what readers of the job `status` get, as its items pass by. Those
+    that have ended anew since are left out: readers get them from version 1."""
+
+    def __init__(self, store: JobStore, storage: ResultStorage, status: JobStatus, made: Job) -> None:
+        self.diff = Diff(job_id=status.job.job_id, version=version_of(made) or 1, former_version=status.current_version)
+        self._store = store
+        self._storage = storage
+        self._status = status
+        self._made = made
+
+    async def add(self, records: Sequence[ItemRecord]) -> None:
+        """Looks at these items of the version's job, which have ended."""
+        former = await former_at(self._store, self._status, self._made, [record.seq for record in records])
+        by_job: dict[str, list[_Pair]] = {}
+        for record in records:
+            if record.seq in former:
+                job_id, before = former[record.seq]
+                by_job.setdefault(job_id, []).append(_Pair(record, _data_of(before), _data_of(record)))
+        for job_id, pairs in by_job.items():
+            for group in in_groups([(pair, _size(pair)) for pair in pairs]):
+                await self._add_group(job_id, group)
+
+    async def _add_group(self, former_job_id: str, group: Sequence[_Pair]) -> None:
+        """Pairs whose items readers have had from one job."""
+        before = [pair.before for pair in group if pair.before is not None]
+        after = [pair.after for pair in group if pair.after is not None]
+        then = _Bytes(former_job_id, await raw_of_many(self._storage, former_job_id, before))
+        now = _Bytes(self._made.job_id, await raw_of_many(self._storage, self._made.job_id, after))
+        await asyncio.to_thread(_add_all, self.diff, group, then, now)
 
 
 def _data_of(record: ItemRecord) -> Artifact | None:
@@ -116,17 +139,8 @@ def _data_of(record: ItemRecord) -> Artifact | None:
 
 
 def _size(pair: _Pair) -> int:
-    _, _, before, after = pair
+    _, before, after = pair
     return (0 if before is None else before.size) + (0 if after is None else after.size)
-
-
-async def _add_group(diff: Diff, storage: ResultStorage, made_id: str, group: Sequence[_Pair]) -> None:
-    """Pairs whose items readers have had from one job."""
-    before = [pair.before for pair in group if pair.before is not None]
-    after = [pair.after for pair in group if pair.after is not None]
-    then = await raw_of_many(storage, group[0].former_job_id, before)
-    now = await raw_of_many(storage, made_id, after)
-    await asyncio.to_thread(_add_all, diff, made_id, group, then, now)
 
 
 async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
@@ -137,31 +151,35 @@ async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
         return None
 
 
-def _add_all(diff: Diff, made_id: str, group: Sequence[_Pair], then: Raw, now: Raw) -> None:
-    for record, former_id, old, new in group:
+def _add_all(diff: Diff, group: Sequence[_Pair], then: _Bytes, now: _Bytes) -> None:
+    known: _Known = {}
+    for record, old, new in group:
         try:
-            before, value = _data(former_id, record, old, then), _data(made_id, record, new, now)
+            before, value = _data(old, then), _data(new, now)
         except StoreDamaged:
             diff.unreadable += 1
             continue
         diff.items += 1
-        rows = _rows(value)
-        former = rows if before == value else _rows(before)
-        if not rows:  # none, or a list with nothing in it
-            if former:
-                _add_gone(diff, record)
-            else:
-                diff.still_none += 1
-        elif former is rows:
-            _add_same(diff, rows)
-            diff.same_items += 1
-        else:
+        if before == value and value is not None:  # as most are
+            _add_same(diff, known, msgspec.json.decode(value))
+            continue
+        rows, former = _rows(value), _rows(before)
+        if rows:
             diff.gained += not former
             diff.same_items += _add_values(diff, record.item_id, former, rows)
+        elif former:  # there is no record now, or a list with nothing in it
+            _add_gone(diff, record)
+        else:
+            diff.still_none += 1
 
 
-def _data(job_id: str, record: ItemRecord, artifact: Artifact | None, raw: Raw) -> bytes | None:
-    return None if artifact is None else opened(job_id, (record.item_id, (artifact,)), raw).get(DATA_FILE)
+def _data(artifact: Artifact | None, read: _Bytes) -> bytes | None:
+    if artifact is None:
+        return None
+    raw = read.raw.get(artifact.key)
+    if raw is None:
+        raise missing(read.job_id, artifact.key)
+    return plain_data(read.job_id, artifact, raw)
 
 
 def _rows(data: bytes | None) -> list[dict[str, Value]]:
@@ -171,13 +189,23 @@ def _rows(data: bytes | None) -> list[dict[str, Value]]:
     return [values_of(one) for one in decoded] if isinstance(decoded, list) else [values_of(decoded)]
 
 
-def _add_same(diff: Diff, rows: Sequence[Mapping[str, Value]]) -> None:
-    """What `_add_values` does with rows that were the same before, which most are."""
-    fields = diff.fields
-    for row in rows:
-        for name, value in row.items():
-            if value or not _is_nothing(value):
-                (fields.get(name) or _field(diff, name)).same += 1
+def _add_same(diff: Diff, known: _Known, data: Any) -> None:
+    """What `_add_values` does with a record, or a list of them, that was the same before."""
+    if data == []:
+        diff.still_none += 1
+        return
+    diff.same_items += 1
+    for record in data if isinstance(data, list) else (data,):
+        is_text = type(record) is dict and _TEXT.issuperset(map(type, record.values())) and all(record.values())
+        names = tuple(record) if is_text else None
+        if names in known:
+            fields = known[names]
+        else:
+            fields = [_field(diff, name) for name, value in values_of(record).items() if not _is_nothing(value)]
+            if names is not None:
+                known[names] = fields
+        for field in fields:
+            field.same += 1
 
 
 def _add_values(

@@ -7,12 +7,14 @@ its end the diff is written, and readers get the new version if it lacks nothing
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from swath.domain.errors import BadInput, Conflict, UnknownName
+from swath.domain.item import ItemRecord
 from swath.domain.job import Job, JobStatus
 from swath.domain.layout import Layout
 from swath.domain.policy import CircuitBreaker, ExecutionPolicy, Keep, Retries, Throttling
@@ -32,7 +34,7 @@ from swath.domain.versions import (
     version_of,
 )
 from swath.kit.scraper import Scraper
-from swath.pipeline.results.diff import compare_versions, read_diff
+from swath.pipeline.results.diff import Comparison, read_diff
 from swath.pipeline.results.version_load import next_with_pages
 from swath.ports.job_control import JobControl
 from swath.ports.job_store import JobStore
@@ -255,27 +257,20 @@ class VersionEnd:
         self._store = store
         self._storage = storage
 
-    async def __call__(self, status: JobStatus, state: JobState) -> None:
-        """Writes the diff; then readers get the version, if nobody would miss anything. They do not when items of it
-        have run again: which version they get has been decided by then, perhaps by a person."""
+    async def __call__(self, status: JobStatus) -> _VersionEnding | None:
+        """Who is to see the items of this job pass by; nobody, if it makes no version or that was done before."""
         job, number = status.job, version_of(status.job)
         if job.extracts is None or number is None:
-            return
+            return None
         try:
             scraped = await self._store.status(job.extracts)
         except UnknownName:
-            return
-        again = status.generation > 1
+            return None
         if scraped.current_version == number:
-            if not again:  # whoever came so far before has died since
-                return
+            if status.generation == 1:  # whoever came so far before has died since
+                return None
             scraped = await self._as_before(scraped, job)
-        diff = await compare_versions(self._store, self._storage, scraped, job)
-        await self._storage.put(job.job_id, {DIFF_KEY: msgspec.json.encode(diff)})
-        ran = state in (JobState.COMPLETED, JobState.PARTIALLY_COMPLETED)
-        if ran and not again and not diff.loses_records and not is_sample(job):
-            with contextlib.suppress(Conflict, UnknownName):  # it is being deleted
-                await self._store.set_current(job.extracts, number)
+        return _VersionEnding(self._store, self._storage, scraped, status)
 
     async def _as_before(self, scraped: JobStatus, job: Job) -> JobStatus:
         """The scraped job with the version that readers got before this one; with the first, if that is gone."""
@@ -285,3 +280,27 @@ class VersionEnd:
             if former > 1 and await _version(self._store, scraped.job.job_id, former) is not None:
                 return msgspec.structs.replace(scraped, current_version=former)
         return msgspec.structs.replace(scraped, current_version=1)
+
+
+class _VersionEnding:
+    """The end of one version, whose items pass by one time for all who want to see them."""
+
+    def __init__(self, store: VersionStore, storage: ResultStorage, scraped: JobStatus, made: JobStatus) -> None:
+        self._store = store
+        self._storage = storage
+        self._made = made
+        self._comparison = Comparison(store, storage, scraped, made.job)
+
+    async def pass_by(self, records: Sequence[ItemRecord]) -> None:
+        """Compares these items with what readers get."""
+        await self._comparison.add(records)
+
+    async def end(self, state: JobState) -> None:
+        """Writes the diff; then readers get the version, if nobody would miss anything. They do not when items of it
+        have run again: which version they get has been decided by then, perhaps by a person."""
+        job, number, diff = self._made.job, version_of(self._made.job), self._comparison.diff
+        await self._storage.put(job.job_id, {DIFF_KEY: msgspec.json.encode(diff)})
+        ran = state in (JobState.COMPLETED, JobState.PARTIALLY_COMPLETED) and self._made.generation == 1
+        if ran and job.extracts and number and not diff.loses_records and not is_sample(job):
+            with contextlib.suppress(Conflict, UnknownName):  # it is being deleted
+                await self._store.set_current(job.extracts, number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from swath.web.reading.text import text_in
@@ -19,16 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["read_texts"]
 
 _ID: Final = re.compile(r"#([A-Za-z_][A-Za-z0-9_-]*)")
+_id_of: Final = attrgetter("id")
 _LEAST_IDS: Final = 4  # fewer are found sooner one by one
 _LARGE_BYTES: Final = 64 * 1024  # such a page may have thousands of ids, and those that are wanted among the first
 
 
-def read_texts(tree: LexborHTMLParser, selectors: Mapping[str, str], size_bytes: int) -> dict[str, str | None]:
-    """By name, in the order given; None where nothing matches or nothing is in it. The page has so many bytes."""
+def read_texts(
+    tree: LexborHTMLParser, selectors: Mapping[str, str], size_bytes: int, default: str | None = None
+) -> dict[str, str | None]:
+    """By name, in the order given; the default where nothing matches or nothing is in it. The page has so many
+    bytes."""
     ids = _ids(tuple(selectors.values())) if size_bytes <= _LARGE_BYTES else None
-    known: dict[str, LexborNode] = {}
-    for element in tree.css("[id]") if ids else ():
-        known.setdefault(element.id or "", element)
+    known = {} if ids is None else _by_id(tree)
     # Pages without a proper doctype take the first of those that differ in case, whichever is asked for.
     folded = set(map(str.lower, known))
     alike = len(folded) < len(known)
@@ -37,8 +40,17 @@ def read_texts(tree: LexborHTMLParser, selectors: Mapping[str, str], size_bytes:
         node = None if wanted is None or alike else known.get(wanted)
         if node is None and (wanted is None or wanted.lower() in folded):
             node = tree.css_first(selector)
-        texts[name] = None if node is None else text_in(node) or None
+        texts[name] = default if node is None else text_in(node) or default
     return texts
+
+
+def _by_id(tree: LexborHTMLParser) -> dict[str, LexborNode]:
+    """The first element of each id. Most pages have more ids than are wanted, so no step of Python is made for each."""
+    elements = tree.css("[id]")
+    elements.reverse()
+    known = dict(zip(map(_id_of, elements), elements, strict=True))
+    known.pop(None, None)  # an attribute without a value
+    return known
 
 
 @lru_cache(256)  # a scraper asks for the same fields of every page
