@@ -107,17 +107,17 @@ class PoisonRunsOn(MemoryStore):
 class LeavingForgotten(MemoryStore):
     """What once began runs for ever."""
 
-    def leave(self, lease: Lease, seq: int) -> None:
+    def leave(self, lease: Lease, *seqs: int) -> None:
         """Does nothing."""
 
 
 class AnythingBegins(MemoryStore):
     """Items start in jobs that are paused, stop, or have another policy."""
 
-    def begin(self, lease: Lease, seq: int) -> bool:
+    def begin(self, lease: Lease, *seqs: int) -> bool:
         stored = self._shelves.leases.get(lease.fence)
         if stored is not None:
-            stored.running.add(seq)
+            stored.running.update(seqs)
         return True
 
 

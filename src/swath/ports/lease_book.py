@@ -38,17 +38,17 @@ class LeaseBook(Protocol):
         """
         ...
 
-    def begin(self, lease: Lease, seq: int) -> bool:
-        """Whether an item of the lease may start now; if so, notes that it runs, so that a death finds it.
+    def begin(self, lease: Lease, *seqs: int) -> bool:
+        """Whether these items of the lease may start now; if so, notes that they run, so that a death finds them.
 
-        Called on the event loop before each attempt, so it neither waits nor fails. False once the job is paused, is
-        stopping, or has another policy than the lease, or the lease was taken away, as far as can be told without a
-        word over the network; and when nothing can be told. Then nothing is noted.
+        Called on the event loop before each attempt, or before those at a handful, so it neither waits nor fails. False
+        once the job is paused, is stopping, or has another policy than the lease, or the lease was taken away, as far
+        as can be told without a word over the network; and when nothing can be told. Then nothing is noted.
         """
         ...
 
-    def leave(self, lease: Lease, seq: int) -> None:
-        """The attempt is over, whatever came of it: a death no longer finds it running."""
+    def leave(self, lease: Lease, *seqs: int) -> None:
+        """The attempts are over, whatever came of them: a death no longer finds them running."""
         ...
 
     def tell_waiting(self, worker_id: str, what: WaitingFor | None) -> None:

@@ -12,7 +12,7 @@ from swath.domain.result import Result
 from swath.domain.transitions import ItemState
 from swath.pipeline.execute.outbox import (
     CROWDED_BYTES,
-    CROWDED_ITEMS,
+    CROWDED_GROUPS,
     FAILED_IN_A_ROW,
     GROUP_ITEMS,
     Outbox,
@@ -34,11 +34,12 @@ async def test_a_lone_item_does_not_wait_for_a_group() -> None:
     assert [o.item_id for o in await asyncio.wait_for(waiting, 20)] == ["1"]
 
 
-async def test_a_full_group_goes_at_once_and_the_rest_stays() -> None:
-    outbox = Outbox()
-    for seq in range(GROUP_ITEMS + 3):
+@pytest.mark.parametrize("items", [GROUP_ITEMS, GROUP_ITEMS + 50])
+async def test_a_full_group_goes_at_once_and_the_rest_stays(items: int) -> None:
+    outbox = Outbox(group_items=items)
+    for seq in range(items + 3):
         outbox.put(outcome(seq), idle=False)
-    assert len(await asyncio.wait_for(outbox.group(60), 20)) == GROUP_ITEMS
+    assert len(await asyncio.wait_for(outbox.group(60), 20)) == items
     assert len(outbox) == 3
     assert len(await asyncio.wait_for(outbox.group(60), 20)) == 3
 
@@ -71,11 +72,13 @@ async def test_nothing_comes_back_when_nothing_ended() -> None:
 
 @pytest.mark.req("Z8")
 async def test_it_is_crowded_by_number_and_by_bytes_and_not_when_it_is_empty_again() -> None:
-    many, large = Outbox(), Outbox()
-    for seq in range(CROWDED_ITEMS):
+    many, more, large = Outbox(), Outbox(group_items=2 * GROUP_ITEMS), Outbox()
+    for seq in range(CROWDED_GROUPS * GROUP_ITEMS):
         assert not many.crowded
         many.put(outcome(seq), idle=False)
+        more.put(outcome(seq), idle=False)
     assert many.crowded
+    assert not more.crowded
     large.put(outcome(1, CROWDED_BYTES), idle=False)
     assert large.crowded
     await large.group(0)

@@ -22,7 +22,8 @@ from swath.domain.failure import Failure, FailureKind
 from swath.domain.layout import Layout
 from swath.domain.lease import Grant, Lease, Report
 from swath.domain.transitions import ItemState, JobState
-from swath.pipeline.execute.rereading import HANDFUL, TURN_SECONDS
+from swath.pipeline.execute.outbox import GROUP_ITEMS
+from swath.pipeline.execute.rereading import HANDFUL, TURN_SECONDS, Rereading
 from swath.pipeline.finish.verify import verify
 from swath.pipeline.results import stored_pages
 from swath.pipeline.results.bulk_read import Raw, Wanted, opened
@@ -78,14 +79,14 @@ async def test_pages_are_unpacked_when_their_item_is_noted_and_what_that_costs_i
     begun: set[str] = set()
     begin, leave = store.begin, store.leave
 
-    def noted(lease: Lease, seq: int) -> bool:
-        begun.update(item.item_id for item in lease.items if item.seq == seq)
+    def noted(lease: Lease, *seqs: int) -> bool:
+        begun.update(item.item_id for item in lease.items if item.seq in seqs)
         assert len(begun) <= HANDFUL
-        return begin(lease, seq)
+        return begin(lease, *seqs)
 
-    def left(lease: Lease, seq: int) -> None:
-        begun.difference_update(item.item_id for item in lease.items if item.seq == seq)
-        leave(lease, seq)
+    def left(lease: Lease, *seqs: int) -> None:
+        begun.difference_update(item.item_id for item in lease.items if item.seq in seqs)
+        leave(lease, *seqs)
 
     def unpacked(job_id: str, wanted: Wanted, raw: Raw) -> dict[str, bytes]:
         assert wanted[0] in begun
@@ -111,19 +112,47 @@ class Wrong(Parcels):
         raise Failed(Failure.of(FailureKind.LAYOUT_CHANGED, "as it is"))
 
 
-async def test_pages_that_fail_one_after_the_other_are_written_down_in_groups(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    groups: list[int] = []
+async def test_an_item_begins_when_its_pages_are_at_hand(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handful never has items of which nothing was brought yet."""
+    monkeypatch.setattr(stored_pages, "GROUP_ITEMS", 5)
+    storage = MemoryResults()
+    await scraped(store, storage, Layout.WARC, [{"n": n} for n in range(1, 80) if n % 8])
+    made = await make_version(store, storage, V2())
+    assert (made.state, made.counts.success) == (JobState.COMPLETED, 70)
+
+
+@pytest.fixture
+def groups(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many ends each commit brought."""
+    found: list[int] = []
     finish = store.finish
 
     async def counted(lease: Lease, ended: Sequence[Ended], handed_back: Sequence[HandedBack], report: Report) -> Grant:
-        groups.append(len(ended))
+        found.append(len(ended))
         return await finish(lease, ended, handed_back, report)
 
+    monkeypatch.setattr(store, "finish", counted)
+    return found
+
+
+async def test_a_large_lease_is_written_by_one_commit(
+    store: MemoryStore, groups: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = MemoryResults()
+    await scraped(store, storage, Layout.WARC, [{"n": n} for n in range(1, 501) if n % 8])
+    groups.clear()
+    monkeypatch.setattr(Rereading, "gather_seconds", 60.0)
+    made = await make_version(store, storage, V2())
+    assert made.counts.success == 438
+    assert max(groups) == 219 > GROUP_ITEMS  # half of them
+
+
+async def test_pages_that_fail_one_after_the_other_are_written_down_in_groups(
+    store: MemoryStore, groups: list[int]
+) -> None:
     storage = MemoryResults()
     await scraped(store, storage, Layout.WARC, [{"n": n} for n in range(1, 201) if n % 8])
-    monkeypatch.setattr(store, "finish", counted)
+    groups.clear()
     made = await make_version(store, storage, Wrong())
     assert (made.state, made.failures) == (JobState.FAILED, {"layout_changed": 175})
     assert len([size for size in groups if size]) <= 10, groups

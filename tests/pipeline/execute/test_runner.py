@@ -37,14 +37,15 @@ class Book:
         self.running: set[int] = set()
         self.begun: list[int] = []
 
-    def begin(self, lease: Lease, seq: int) -> bool:
+    def begin(self, lease: Lease, *seqs: int) -> bool:
         if self.lets_start:
-            self.running.add(seq)
-            self.begun.append(seq)
+            self.running.update(seqs)
+            self.begun.extend(seqs)
         return self.lets_start
 
-    def leave(self, lease: Lease, seq: int) -> None:
-        self.running.remove(seq)
+    def leave(self, lease: Lease, *seqs: int) -> None:
+        for seq in seqs:
+            self.running.remove(seq)
 
 
 class Site:

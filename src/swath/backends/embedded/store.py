@@ -173,14 +173,14 @@ class EmbeddedStore(EmbeddedService):
     async def backlog(self) -> list[Backlog]:
         return await self._db.read(backlog.backlog, self._times())
 
-    def begin(self, lease: Lease, seq: int) -> bool:
+    def begin(self, lease: Lease, *seqs: int) -> bool:
         if not self._db.glance(_MAY_START, (lease.fence,)):
             return False
-        self._presence.begin(lease.worker_id, lease.fence, seq)
+        self._presence.begin(lease.worker_id, lease.fence, *seqs)
         return True
 
-    def leave(self, lease: Lease, seq: int) -> None:
-        self._presence.finish(lease.worker_id, lease.fence, seq)
+    def leave(self, lease: Lease, *seqs: int) -> None:
+        self._presence.finish(lease.worker_id, lease.fence, *seqs)
 
     def tell_waiting(self, worker_id: str, what: WaitingFor | None) -> None:
         self._presence.tell_waiting(worker_id, what)

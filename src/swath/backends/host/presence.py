@@ -81,23 +81,25 @@ class Presence:
         """Whether the worker has a file here, and so notes."""
         return self._path(worker_id).exists()
 
-    def begin(self, worker_id: str, fence: int, seq: int) -> None:
-        """Notes that an item runs."""
+    def begin(self, worker_id: str, fence: int, *seqs: int) -> None:
+        """Notes that items run."""
         held = self._held.get(worker_id)
         if held is not None:
-            try:  # called for every item, and `suppress` costs as much as the note itself
-                held[1].begin(fence, seq)
-            except OSError:
-                return  # a death then finds one suspect less
+            for seq in seqs:
+                try:  # called for every item, and `suppress` costs as much as the note itself
+                    held[1].begin(fence, seq)
+                except OSError:
+                    continue  # a death then finds one suspect less
 
-    def finish(self, worker_id: str, fence: int, seq: int) -> None:
-        """Notes that an item does not run any more."""
+    def finish(self, worker_id: str, fence: int, *seqs: int) -> None:
+        """Notes that items do not run any more."""
         held = self._held.get(worker_id)
         if held is not None:
-            try:
-                held[1].leave(fence, seq)
-            except OSError:
-                return
+            for seq in seqs:
+                try:
+                    held[1].leave(fence, seq)
+                except OSError:
+                    continue
 
     def tell_waiting(self, worker_id: str, what: WaitingFor | None) -> None:
         """Notes what a worker of this process waits for."""

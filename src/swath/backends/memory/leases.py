@@ -20,17 +20,17 @@ __all__ = ["MemoryLeases"]
 class MemoryLeases(MemoryFinishing):
     """See ports/lease_book.py for what each method promises."""
 
-    def begin(self, lease: Lease, seq: int) -> bool:
+    def begin(self, lease: Lease, *seqs: int) -> bool:
         stored, job = self._shelves.leases.get(lease.fence), self._shelves.jobs.get(lease.job.job_id)
         if stored is None or job is None or stored.rescued or not job.may_start or job.revision != lease.revision:
             return False
-        stored.running.add(seq)
+        stored.running.update(seqs)
         return True
 
-    def leave(self, lease: Lease, seq: int) -> None:
+    def leave(self, lease: Lease, *seqs: int) -> None:
         stored = self._shelves.leases.get(lease.fence)
         if stored is not None:
-            stored.running.discard(seq)
+            stored.running.difference_update(seqs)
 
     def tell_waiting(self, worker_id: str, what: WaitingFor | None) -> None:
         self._shelves.waiting.pop(worker_id, None)

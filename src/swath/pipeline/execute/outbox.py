@@ -19,7 +19,7 @@ __all__ = ["GROUP_ITEMS", "GROUP_SECONDS", "Outbox", "Outcome", "worries"]
 GROUP_ITEMS = 200
 GROUP_SECONDS = 0.05
 FAILED_IN_A_ROW = 3  # so many hurry, because a circuit may be about to open, and nothing is known before the commit
-CROWDED_ITEMS = 400
+CROWDED_GROUPS = 2
 CROWDED_BYTES = 64 * 1024 * 1024
 
 
@@ -44,10 +44,12 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Outbox:
-    """Bounded by `crowded`: while it is, the runner starts nothing. `heeds_failures`: several in a row make it so."""
+    """Bounded by `crowded`: while it is, the runner starts nothing. `heeds_failures`: several in a row make it so.
+    `group_items` are as many as one commit takes."""
 
-    def __init__(self, *, heeds_failures: bool = True) -> None:
+    def __init__(self, *, heeds_failures: bool = True, group_items: int = GROUP_ITEMS) -> None:
         self._heeds_failures = heeds_failures
+        self._group_items = group_items
         self._outcomes: list[Outcome] = []
         self._bytes = 0
         self._failed_in_a_row = 0
@@ -63,7 +65,7 @@ class Outbox:
     def crowded(self) -> bool:
         """Whether the store is so far behind that starting more would only pile up pages, or failures."""
         failing = self._heeds_failures and bool(self._outcomes) and self._failed_in_a_row >= FAILED_IN_A_ROW
-        return failing or len(self._outcomes) >= CROWDED_ITEMS or self._bytes >= CROWDED_BYTES
+        return failing or len(self._outcomes) >= CROWDED_GROUPS * self._group_items or self._bytes >= CROWDED_BYTES
 
     def put(self, outcome: Outcome, *, idle: bool) -> None:
         """Adds one; `idle` says that nothing else runs which a group could wait for."""
@@ -73,7 +75,7 @@ class Outbox:
         self._some.set()
         if isinstance(outcome.end, Ended):
             self._failed_in_a_row = self._failed_in_a_row + 1 if outcome.end.state is ItemState.FAILED else 0
-        if idle or len(self._outcomes) >= GROUP_ITEMS or self.crowded or (self._gathers_on and self._worries):
+        if idle or len(self._outcomes) >= self._group_items or self.crowded or (self._gathers_on and self._worries):
             self._group.set()
 
     @property
@@ -101,11 +103,11 @@ class Outbox:
         """
         if not self._outcomes:
             await _set_within(self._some, patience_seconds)
-        if self._outcomes and len(self._outcomes) < GROUP_ITEMS:
+        if self._outcomes and len(self._outcomes) < self._group_items:
             await _set_within(self._group, group_seconds)
             if longest_seconds > group_seconds and not self._group.is_set() and not self._worries:
                 await self._gather_on(longest_seconds - group_seconds)
-        taken, self._outcomes = self._outcomes[:GROUP_ITEMS], self._outcomes[GROUP_ITEMS:]
+        taken, self._outcomes = self._outcomes[: self._group_items], self._outcomes[self._group_items :]
         self._bytes = sum(outcome.size for outcome in self._outcomes)  # mostly of none
         self._bad_news = sum(worries(outcome.end) for outcome in self._outcomes)
         if not self._outcomes:

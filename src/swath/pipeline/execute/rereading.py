@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from itertools import islice, takewhile
 from typing import Final
 
 from swath.domain.attempt import Attempt, Finding
@@ -21,7 +22,7 @@ from swath.observe.context import serve_item
 from swath.observe.spans import span
 from swath.pipeline.execute.attempt import Bench, Came, Tried, came_of
 from swath.pipeline.execute.floor import Floor
-from swath.pipeline.execute.outbox import Outbox
+from swath.pipeline.execute.outbox import GROUP_ITEMS, Outbox
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
 from swath.pipeline.execute.work import Work
@@ -46,7 +47,8 @@ class Rereading(LeaseRunner):
         self, lease: Lease, bench: Bench, deadline: float, slots: JobSlots, floor: Floor, stored: StoredPages
     ) -> None:
         super().__init__(lease, bench, deadline, slots, floor)
-        self.outbox = Outbox(heeds_failures=False)  # the circuit of a version never opens
+        # The circuit of a version never opens, and a large lease is done so soon that one commit is enough for it.
+        self.outbox = Outbox(heeds_failures=False, group_items=max(GROUP_ITEMS, len(lease.items)))
         self._stored = stored
         self._going: asyncio.Task[None] | None = None
 
@@ -89,12 +91,13 @@ class Rereading(LeaseRunner):
 
     def _begin_some(self) -> list[Work]:
         """A handful of items whose pages are at hand, off those that are ready; none when they may not start."""
-        begun: list[Work] = []
-        while self._ready and len(begun) < HANDFUL and self._stored.has(self._ready[0].item):
-            if not self.floor.book.begin(self.lease, self._ready[0].item.seq):
-                break
-            begun.append(self._ready.popleft())
-        return begun
+        has = self._stored.has
+        some = list(takewhile(lambda work: has(work.item), islice(self._ready, HANDFUL)))
+        if not self.floor.book.begin(self.lease, *[work.item.seq for work in some]):
+            return []
+        for _ in some:
+            self._ready.popleft()
+        return some
 
     def _read_some(self, begun: list[Work], until: float) -> None:
         """One attempt at each. Those that the time does not allow go back to the others, as they are unpacked."""
@@ -105,8 +108,7 @@ class Rereading(LeaseRunner):
             tried.append(_reread(self._bench, work, self._stored))
             if clock() > until:
                 break
-        for work in begun:
-            self.floor.book.leave(self.lease, work.item.seq)
+        self.floor.book.leave(self.lease, *[work.item.seq for work in begun])
         self._ready.extendleft(reversed(begun[len(tried) :]))
         for work, one in zip(begun, tried, strict=False):
             self._go_on(work, one)

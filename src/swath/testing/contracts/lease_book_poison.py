@@ -185,12 +185,20 @@ class PoisonContract:
         await finished(store, lease, handed_back=[HandedBack(seq=1, tries=tries, attempts=(Attempt(1.0, 2.0, "x"),))])
         assert (await store.item("job", "1")).tries == Tries(own=1, crashes=1)
 
+    async def test_a_handful_begins_and_leaves_together(self, store: Store, kill: Kill) -> None:
+        await ready(store, items=10)
+        lease = await claimed(store)
+        assert store.begin(lease, 1, 2, 3, 4)
+        store.leave(lease, 2, 3)
+        await dies(store, kill, "worker")
+        assert await suspects(store) == [1, 4]
+
     async def test_what_may_not_begin_is_not_noted(self, store: Store, kill: Kill) -> None:
         await ready(store, items=4)
         lease = await claimed(store)
         begun(store, lease, 1)
         await store.pause("job")
-        assert not store.begin(lease, 2)
+        assert not store.begin(lease, 2, 3)
         await dies(store, kill, "worker")
         assert await suspects(store) == [1]
 

@@ -168,18 +168,18 @@ class AwsStore(AwsServing):
     async def backlog(self) -> list[Backlog]:
         return await self._run(due.backlog)
 
-    def begin(self, lease: Lease, seq: int) -> bool:
+    def begin(self, lease: Lease, *seqs: int) -> bool:
         """As of the last word from the table: of a change that another process made this one hears a little later."""
         standing = self._ledger.heads.standing(lease.job.job_id)
         if standing is None or lease.fence not in standing.fences:
             return False
         if not standing.may_start or standing.revision != lease.revision:
             return False
-        self._presence.begin(lease.worker_id, lease.fence, seq)
+        self._presence.begin(lease.worker_id, lease.fence, *seqs)
         return True
 
-    def leave(self, lease: Lease, seq: int) -> None:
-        self._presence.finish(lease.worker_id, lease.fence, seq)
+    def leave(self, lease: Lease, *seqs: int) -> None:
+        self._presence.finish(lease.worker_id, lease.fence, *seqs)
 
     def tell_waiting(self, worker_id: str, what: WaitingFor | None) -> None:
         """Also in the table, where other hosts see it, as soon as that can be written."""
