@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from swath.domain.result import Artifact, Download, Result
 from swath.pipeline.finish.artifacts import pages_of
 from swath.pipeline.finish.pack_index import index_document, index_lines
 from swath.pipeline.finish.packing import Packer, artifacts_of, needed_of, places_of
-from swath.pipeline.finish.stored import contents
+from swath.pipeline.finish.stored import contents, plain_data, plain_files, stored_bytes
 
 pytestmark = pytest.mark.req("R2", "Z2")
 
@@ -120,6 +122,34 @@ async def test_bytes_that_changed_are_told() -> None:
     gone = [Artifact(PackedAt("packs/9.warc.gz", 0, 5, "html.html").key, 5, "0" * 64)]
     with pytest.raises(StoreDamaged, match="is missing"):
         await contents(storage, "job", "a", gone)
+
+
+async def test_a_record_alone_is_what_it_is_among_the_files_of_its_item() -> None:
+    storage = MemoryResults()
+    await storage.open_lease("job", FENCE)
+    made = await packed(storage, {"a": Result(data={"x": 1}), "b": Result()})
+    line = made["a"][-1]
+    raw = await stored_bytes(storage, "job", line)
+    assert plain_data("job", line, raw) == plain_files("job", "a", [line], [raw])["data.json"] == b'{"x":1}'
+    alone = Artifact("items/a/data.json", 7, sha256(b'{"x":1}').hexdigest())
+    assert plain_data("job", alone, b'{"x":1}') == b'{"x":1}'
+    with pytest.raises(StoreDamaged, match="other bytes"):
+        plain_data("job", line, raw[:-1])
+    none = await stored_bytes(storage, "job", made["b"][-1])
+    for wrong in (none, b"{}", b"no line"):
+        at = PackedAt("packs/7.jsonl", 0, len(wrong), "data.json").key
+        with pytest.raises(StoreDamaged, match="cannot be read"):
+            plain_data("job", Artifact(at, len(wrong), sha256(wrong).hexdigest()), wrong)
+
+
+async def test_downloads_are_kept_where_pages_are_not() -> None:
+    storage, policy = MemoryResults(), ExecutionPolicy(keep=Keep.DATA)
+    await storage.open_lease("job", FENCE)
+    result = Result(pages=(page(),), downloads=(Download("a.pdf", page(body=b"%PDF")),), data={"x": 1})
+    made = await packed(storage, {"a": result}, msgspec.structs.replace(JOB, policy=policy))
+    files = await contents(storage, "job", "a", made["a"])
+    assert set(files) == {"a.pdf", "data.json", "metadata.json"}
+    assert files["a.pdf"] == b"%PDF"
 
 
 async def test_the_index_says_where_each_page_is_sorted_by_its_address() -> None:

@@ -340,12 +340,14 @@ async def test_packs_of_a_running_job_are_checked_where_they_lie(store: Store, s
     assert found(await verify(store, storage, "job")) == {("artifact_changed", hit.key)}
 
 
-def test_neighbours_are_read_together_and_shared_lines_once() -> None:
+def test_neighbours_are_read_together() -> None:
     line = [PackedAt("packs/1.jsonl", 0, 50, name) for name in ("metadata.json", "data.json")]
     near = PackedAt("packs/1.jsonl", 200, 50, "metadata.json")
     far = PackedAt("packs/1.jsonl", 10 << 20, 9 << 20, "metadata.json")
     other = PackedAt("packs/2.jsonl", 250, 5, "metadata.json")
     first, second, third = ranges_of([other, near, *line, far])
-    assert (first.start, first.length, first.places) == (0, 250, (line[0], near))
+    assert (first.start, first.length, first.places) == (0, 250, (*line[::-1], near))
     assert (second.places, third.places) == ((far,), (other,))
-    assert first.cut(bytes(range(250))) == [bytes(range(50)), bytes(range(200, 250))]
+    (whole,) = ranges_of([("packs/1.jsonl", 0, 100, "outer"), ("packs/1.jsonl", 10, 20, "inner")])
+    assert (whole.start, whole.length) == (0, 100)
+    assert first.cut(bytes(range(250))) == [bytes(range(50)), bytes(range(50)), bytes(range(200, 250))]

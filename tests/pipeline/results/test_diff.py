@@ -13,7 +13,7 @@ from swath import Pages, scraper
 from swath.backends.clock import SystemClock
 from swath.domain.layout import Layout, PackedAt
 from swath.pipeline.results import diff as diff_module
-from swath.pipeline.results.diff import Comparison, Diff, FieldDiff, read_diff
+from swath.pipeline.results.diff import Comparison, Diff, read_diff
 from swath.pipeline.results.flatten import values_of
 from swath.pipeline.results.versions import use_version
 from swath.ports.clock import Clock
@@ -83,6 +83,16 @@ async def test_zero_and_false_say_something(store: Store, storage: ResultStorage
     assert {name: one.same for name, one in same.fields.items()} == {"n": 2, "b": 2, "was": 2}
 
 
+async def test_what_is_the_same_is_counted_for_every_item(store: Store, storage: ResultStorage) -> None:
+    await scraped(store, storage, Layout.WARC, parcels(*range(1, 8)))
+    for version in (2, 3):
+        await make_version(store, storage, Given({"a": "x", "b": "y"}))
+        await use_version(store, "job", version)
+    diff = await read_diff(storage, "job.v3")
+    assert diff is not None
+    assert (diff.same_items, {name: one.same for name, one in diff.fields.items()}) == (7, {"a": 7, "b": 7})
+
+
 async def test_a_diff_is_as_large_as_its_fields_and_no_larger(store: Store, storage: ResultStorage) -> None:
     """Records whose names are data would else make one of each."""
     await scraped(store, storage, Layout.FILES, parcels(1, 2))
@@ -111,13 +121,14 @@ async def test_a_diff_goes_through_all_items_and_one_that_is_damaged_hides_no_ot
 
 
 VALUES = st.sampled_from(["", "a", "b", None, 0, 1, False, 2.5, [], [""], {}, {"a": ""}, {"a": "b", "c.d": None}])
-RECORDS = st.dictionaries(st.sampled_from(["a", "b", "_c", "d.e"]), VALUES) | VALUES
+NAMES = st.sampled_from(["a", "b", "_c", "d.e"])
+RECORDS = st.dictionaries(NAMES, VALUES) | st.dictionaries(NAMES, st.sampled_from(["", "a", "b"])) | VALUES
 
 
 @given(st.lists(RECORDS | st.lists(RECORDS, max_size=3), max_size=8), st.integers(1, 5))
 def test_what_was_the_same_before_counts_as_if_it_were_compared_field_by_field(items: list[Any], most: int) -> None:
     quick, slow = (Diff(job_id="job", version=2, former_version=1) for _ in range(2))
-    known: dict[tuple[str, ...] | None, list[FieldDiff]] = {}
+    known: diff_module._Known = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(diff_module, "MOST_FIELDS", most)
         for data in items:
@@ -125,6 +136,7 @@ def test_what_was_the_same_before_counts_as_if_it_were_compared_field_by_field(i
             rows = [values_of(one) for one in (data if isinstance(data, list) else [data])]
             slow.still_none += not rows
             slow.same_items += bool(rows) and diff_module._add_values(slow, "p1", rows, rows)
+    diff_module._count(known)
     assert quick == slow
     assert list(quick.fields) == list(slow.fields)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -78,7 +79,7 @@ def _earlier(db: sqlite3.Connection, job_no: int, row: _Row) -> tuple[PastEnd, .
 
 
 def _records(db: sqlite3.Connection, job_no: int, rows: list[_Row], boot_to_now: float) -> list[ItemRecord]:
-    unfinished = any(row[_STATE] == STATE_CODES[ItemState.PENDING] for row in rows)
+    unfinished = STATE_CODES[ItemState.PENDING] in map(itemgetter(_STATE), rows)
     active = active_items(db, job_no) if unfinished else {}
     return [
         _open_record(row, active.get(row[0]), boot_to_now) if row[_ENDED] is None else _ended_record(row)

@@ -83,8 +83,10 @@ def stored_download(download: Download) -> StoredPage:
 
 def check_names(result: Result) -> None:
     """Raises ValueError when two pages or two downloads have the same name."""
+    if len(result.pages) < 2 and len(result.downloads) < 2:  # as most have it
+        return
     for files in (result.pages, result.downloads):
-        if len(files) > 1 and len({file.name for file in files}) < len(files):
+        if len({file.name for file in files}) < len(files):
             names = [file.name for file in files]
             raise ValueError(f"two files of one item have the same name: {', '.join(names)}")
 
@@ -167,7 +169,7 @@ def pages_of(files: Mapping[str, bytes]) -> tuple[Page, ...]:
     """
     try:
         stored = stored_in(files[METADATA_FILE]).pages
-        return tuple(_page(page, files[page.file.removesuffix(".gz")]) for page in stored if page.file is not None)
+        return tuple([_page(page, files[page.file.removesuffix(".gz")]) for page in stored if page.file is not None])
     except KeyError as missing:
         raise BadInput(f"the stored file {missing.args[0]} is missing; see `swath jobs verify`") from None
 

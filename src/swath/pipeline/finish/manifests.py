@@ -142,10 +142,11 @@ class ManifestWriter:
         """Writes the entries of these items, and the parts that are full by them, in one batch."""
         documents: dict[str, bytes] = {}
         new_parts: dict[str, tuple[str, int]] = {}
+        one_by_one = self._job.layout is Layout.FILES
         for record in records:
             self.tally.add(record)
             line = line_of(self._job, record)
-            if self._job.layout is Layout.FILES:
+            if one_by_one:
                 documents[item_key(record.item_id)] = line
             for name in lists_of(record.state):
                 if self._lists[name].add(line):

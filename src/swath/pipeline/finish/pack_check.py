@@ -70,7 +70,10 @@ class PackCheck:
 
     async def _look(self, places: Iterable[PackedAt]) -> dict[tuple[str, int, int], _Bytes]:
         found: dict[tuple[str, int, int], _Bytes] = {}
-        ranges = iter(ranges_of(places))
+        distinct: dict[tuple[str, int, int], PackedAt] = {}
+        for at in places:
+            distinct.setdefault(at[:3], at)  # of files that share a line the first tells what is in it
+        ranges = iter(ranges_of(distinct.values()))
         while some := list(islice(ranges, _RANGES_AT_ONCE)):
             for one, (looked, parts) in zip(some, await asyncio.gather(*map(self._look_at, some)), strict=True):
                 found |= looked
@@ -79,7 +82,7 @@ class PackCheck:
                     covered.add(*part)
         return found
 
-    async def _look_at(self, one: PackRange) -> _Looked:
+    async def _look_at(self, one: PackRange[PackedAt]) -> _Looked:
         try:
             data = await self._storage.read(self._job_id, one.pack, one.start, one.length)
         except KeyError:
@@ -171,7 +174,7 @@ def _places(record: ItemRecord) -> dict[PackedAt, Artifact]:
     return {at: artifact for artifact in record.artifacts if (at := PackedAt.of(artifact.key)) is not None}
 
 
-def _examined(one: PackRange, data: bytes) -> _Looked:
+def _examined(one: PackRange[PackedAt], data: bytes) -> _Looked:
     pieces: Sequence[bytes] = one.cut(data)
     found = {
         at[:3]: _Bytes(len(piece), hashlib.sha256(piece).hexdigest(), _stored(at, piece))

@@ -36,6 +36,8 @@ def index_document(lines: Iterable[str]) -> bytes:
 def index_lines(places: Iterable[PackedAt], stored: Stored) -> list[str]:
     """A line for each page and download of an item that lies in a WARC; `places` are those of its files."""
     packed = {at.name: at for at in places if at.pack.endswith(WARC)}
+    if not packed:
+        return []
     return [_line(page, packed[page.file]) for page in (*stored.pages, *stored.downloads) if page.file in packed]
 
 

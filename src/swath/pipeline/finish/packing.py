@@ -70,25 +70,22 @@ class Packer:
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        self._keep = job.policy.keep
+        self._keeps_pages = self._keep.pages
         self._parts: dict[str, list[bytes]] = {WARC: [], RECORDS: []}
         self._sizes = {WARC: 0, RECORDS: 0}
         self._ids = RecordIds()
 
     def add(self, item_id: str, result: Result | None, about: Mapping[str, Any]) -> PackedItem:
         """Packs one item. Raises for what cannot be written, and then nothing of the item is in the group."""
-        result, keep = result or Result(), self._job.policy.keep
+        result = result or Result()
         check_names(result)
         stored = Stored(
-            tuple([stored_page(page, page_name(page.name) if keep.pages else None) for page in result.pages]),
+            tuple([stored_page(page, page_name(page.name) if self._keeps_pages else None) for page in result.pages]),
             tuple(map(stored_download, result.downloads)),
         )
-        came = (*result.pages, *(download.page for download in result.downloads))
-        records = [
-            (one.file, *page_records(page, one.sha256, f"{encode(item_id)}/{one.file}", self._ids))
-            for one, page in zip((*stored.pages, *stored.downloads), came, strict=True)
-            if one.file is not None
-        ]
-        data = json_of(result.data) if keep.data and result.data is not None else None
+        records = self._records(item_id, result, stored) if self._keeps_pages or result.downloads else []
+        data = json_of(result.data) if result.data is not None and self._keep.data else None
         metadata = record_of(self._job, item_id, stored, about)
         whole = _Line(json_text(item_id), msgspec.Raw(metadata), _NONE if data is None else msgspec.Raw(data))
         line = _encode_line(whole) + b"\n"
@@ -98,6 +95,15 @@ class Packer:
         if data is not None:
             files.append(PackedFile(RECORDS, written.start, written.length, DATA_FILE, written.sha256))
         return PackedItem(tuple(files), stored)
+
+    def _records(self, item_id: str, result: Result, stored: Stored) -> list[tuple[str, bytes, bytes]]:
+        """Of each file that is kept: its name, what comes before its record, and the record."""
+        came = (*result.pages, *(download.page for download in result.downloads))
+        return [
+            (one.file, *page_records(page, one.sha256, f"{encode(item_id)}/{one.file}", self._ids))
+            for one, page in zip((*stored.pages, *stored.downloads), came, strict=True)
+            if one.file is not None
+        ]
 
     def _put(self, ending: str, name: str, before: bytes, data: bytes) -> PackedFile:
         start = self._sizes[ending] + len(before)
@@ -119,9 +125,9 @@ def json_text(text: str) -> str:
 def places_of(item: PackedItem, placed: Mapping[str, tuple[str, int]]) -> list[PackedAt]:
     """Of each of its files, now that storage has `placed` the bytes of the group."""
     places = []
-    for file in item.files:
-        pack, start = placed[file.ending]
-        places.append(PackedAt(pack, start + file.start, file.length, file.name))
+    for ending, start, length, name, _ in item.files:
+        pack, first = placed[ending]
+        places.append(PackedAt(pack, first + start, length, name))
     return places
 
 

@@ -33,8 +33,10 @@ class PackLedger:
     def add(self, places: Sequence[PackedAt], stored: Stored) -> None:
         """The end of an item was accepted whose files lie there."""
         self._lines += index_lines(places, stored)
-        for place in places:
-            self._needed[place.pack] = max(place.end, self._needed.get(place.pack, 0))
+        needed = self._needed
+        for pack, start, length, _ in places:
+            if start + length > needed.get(pack, 0):
+                needed[pack] = start + length
 
     async def settle(self, storage: ResultStorage, job_id: str, fence: int) -> None:
         """Publishes all of it."""

@@ -15,7 +15,7 @@ import msgspec
 from isal import isal_zlib
 
 from swath.domain.errors import BadInput, StoreDamaged
-from swath.domain.layout import WARC, PackedAt, file_of
+from swath.domain.layout import PACKS, WARC, PackedAt, file_of
 from swath.domain.result import Artifact
 from swath.pipeline.finish.artifacts import METADATA_FILE, stored_in
 from swath.pipeline.finish.packing import line_data, line_parts
@@ -61,7 +61,7 @@ def plain_data(job_id: str, artifact: Artifact, raw: bytes) -> bytes:
     """The record of an item from the bytes of its `data.json`, which are checked: what `plain_files` says, for those
     who go through many and want nothing else. Raises StoreDamaged."""
     check_bytes(job_id, artifact, raw)
-    if PackedAt.of(artifact.key) is None:
+    if not artifact.key.startswith(PACKS):
         return raw
     try:
         data = line_data(raw)

@@ -74,18 +74,18 @@ def opened(job_id: str, wanted: Wanted, raw: Raw) -> dict[str, bytes]:
 
 async def raw_of_many(storage: ResultStorage, job_id: str, artifacts: Sequence[Artifact]) -> Raw:
     """As they lie there, unchecked; what is not there is left out."""
-    places = {artifact.key: place for artifact in artifacts if (place := PackedAt.of(artifact.key)) is not None}
-    runs = list(ranges_of(places.values()))
-    alone = [artifact.key for artifact in artifacts if artifact.key not in places]
+    places, alone = list[tuple[str, int, int, str]](), list[str]()
+    for artifact in artifacts:
+        place = PackedAt.of(artifact.key)
+        if place is None:
+            alone.append(artifact.key)
+        else:
+            places.append((*place[:3], artifact.key))
+    runs = list(ranges_of(places))
     asked = [*(Piece(run.pack, run.start, run.length) for run in runs), *map(Piece, alone)]
     read = await storage.read_all(job_id, asked)
     raw = {key: data for key, data in zip(alone, read[len(runs) :], strict=True) if data is not None}
-    pieces: dict[tuple[str, int, int], bytes] = {}
     for run, data in zip(runs, read, strict=False):
         if data is not None:
-            for (pack, start, length, _), piece in zip(run.places, run.cut(data), strict=True):
-                pieces[pack, start, length] = piece
-    for key, (pack, start, length, _) in places.items():
-        if (pack, start, length) in pieces:
-            raw[key] = pieces[pack, start, length]
+            raw.update(zip([key for _, _, _, key in run.places], run.cut(data), strict=True))
     return raw

@@ -88,8 +88,16 @@ class _Pair(NamedTuple):
     after: Artifact | None
 
 
-_Known = dict[tuple[str, ...] | None, list[FieldDiff]]
-"""The fields of records that have text under all these names, and under no other: most records of a job."""
+class _Alike(msgspec.Struct):
+    """Records that have text under the same names and nothing else, as most of a job have. `same` is how many more of
+    them were the same before than their fields say so far."""
+
+    fields: list[FieldDiff]
+    same: int = 0
+
+
+_Known = dict[tuple[str, ...] | None, _Alike]
+"""By their names."""
 
 
 class _Bytes(NamedTuple):
@@ -132,7 +140,7 @@ class Comparison:
 
 
 def _data_of(record: ItemRecord) -> Artifact | None:
-    for one in record.artifacts:
+    for one in reversed(record.artifacts):  # where it is one of the last
         if one.key.endswith(_DATA_KEY) and file_of(record.item_id, one.key) == DATA_FILE:
             return one
     return None
@@ -153,6 +161,18 @@ async def read_diff(storage: ResultStorage, version_job_id: str) -> Diff | None:
 
 def _add_all(diff: Diff, group: Sequence[_Pair], then: _Bytes, now: _Bytes) -> None:
     known: _Known = {}
+    _compare_all(diff, known, group, then, now)
+    _count(known)
+
+
+def _count(known: _Known) -> None:
+    """Lets their fields know of them."""
+    for alike in known.values():
+        for field in alike.fields:
+            field.same += alike.same
+
+
+def _compare_all(diff: Diff, known: _Known, group: Sequence[_Pair], then: _Bytes, now: _Bytes) -> None:
     for record, old, new in group:
         try:
             before, value = _data(old, then), _data(new, now)
@@ -199,12 +219,12 @@ def _add_same(diff: Diff, known: _Known, data: Any) -> None:
         is_text = type(record) is dict and _TEXT.issuperset(map(type, record.values())) and all(record.values())
         names = tuple(record) if is_text else None
         if names in known:
-            fields = known[names]
-        else:
-            fields = [_field(diff, name) for name, value in values_of(record).items() if not _is_nothing(value)]
-            if names is not None:
-                known[names] = fields
-        for field in fields:
+            known[names].same += 1
+            continue
+        filled = [_field(diff, name) for name, value in values_of(record).items() if not _is_nothing(value)]
+        if names is not None:
+            known[names] = _Alike(filled)
+        for field in filled:
             field.same += 1
 
 

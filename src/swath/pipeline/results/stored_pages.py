@@ -31,6 +31,7 @@ GROUP_ITEMS: Final = 250  # half of a large lease
 GROUP_BYTES: Final = 4 << 20  # stored
 
 _PAGE_ENDINGS: Final = (".html", ".html.gz")
+_ENDINGS: Final = (f"/{METADATA_FILE}", *_PAGE_ENDINGS)
 _REFUSED_FILES: Final = tuple(REFUSED_PAGE + ending for ending in _PAGE_ENDINGS)
 
 
@@ -120,13 +121,19 @@ class StoredPages:
 
 def _wanted(record: ItemRecord) -> list[Artifact]:
     """What pages are made of; their keys end as their files do, in either layout."""
-    return [artifact for artifact in record.artifacts if artifact.key.endswith((f"/{METADATA_FILE}", *_PAGE_ENDINGS))]
+    return [artifact for artifact in record.artifacts if artifact.key.endswith(_ENDINGS)]
 
 
 def has_pages(record: ItemRecord) -> bool:
     """Whether there is a page of the item from which something could be extracted."""
-    found = [artifact.key for artifact in record.artifacts if artifact.key.endswith(_PAGE_ENDINGS)]
-    return any(not key.endswith(_REFUSED_FILES) or file_of(record.item_id, key) not in _REFUSED_FILES for key in found)
+    for artifact in record.artifacts:
+        if artifact.key.endswith(_PAGE_ENDINGS) and not _is_refused(record.item_id, artifact.key):
+            return True
+    return False
+
+
+def _is_refused(item_id: str, key: str) -> bool:
+    return key.endswith(_REFUSED_FILES) and file_of(item_id, key) in _REFUSED_FILES
 
 
 async def records_at(store: JobStore, job_id: str, seqs: Iterable[int]) -> dict[int, ItemRecord]:
