@@ -44,6 +44,7 @@ def record(circuit: Circuit, breaker: CircuitBreaker, ends: Iterable[Ended]) -> 
     size = max(breaker.min_requests, WINDOW_OUTCOMES)
     window, in_a_row, finished, opened = circuit.window, circuit.in_a_row, circuit.finished, circuit.opened
     failed, not_found = window.count(FAILED), window.count(NOT_FOUND)
+    first = 0  # what lies before it is cut off at the end: a large window would be copied for each outcome
     for end in ends:
         finished += 1
         letter = _letter(end)
@@ -51,11 +52,11 @@ def record(circuit: Circuit, breaker: CircuitBreaker, ends: Iterable[Ended]) -> 
             continue
         window += letter
         failed, not_found = failed + (letter == FAILED), not_found + (letter == NOT_FOUND)
-        if len(window) > size:
-            oldest, window = window[0], window[1:]
+        if len(window) - first > size:
+            oldest, first = window[first], first + 1
             failed, not_found = failed - (oldest == FAILED), not_found - (oldest == NOT_FOUND)
         in_a_row = in_a_row + 1 if letter == FAILED else 0
-        opened = opened or _why_open(breaker, len(window), failed, not_found, in_a_row)
+        opened = opened or _why_open(breaker, len(window) - first, failed, not_found, in_a_row)
     return Circuit(window[-size:], in_a_row, finished, circuit.released, opened)
 
 
