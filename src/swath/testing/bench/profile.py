@@ -38,8 +38,12 @@ PARTS: Final = {
         "swath.web.weight",
     ),
     "the HTTP client, as far as the loop has to do with it": (
+        "swath.web.direct_transport",
+        "swath.web.http1",
         "swath.web.wreq",
         "swath.web.proxied_transport",
+        "swath.web.decode",
+        "swath.web.limits",
         "swath.web.stalls",
         "swath.web.deadlines",
     ),
