@@ -204,3 +204,12 @@ def test_a_body_in_small_pieces_or_with_a_few_empty_ones_is_a_body() -> None:
     fed(large, b"", 16)
     fed(small, b"x", 500)
     assert (len(large.whole()), len(small.whole())) == (400_000, 500)
+
+
+@pytest.mark.req("Z6", "Z8")
+def test_a_body_in_many_small_pieces_is_not_kept_as_many_small_pieces() -> None:
+    body = Body([], 10_000_000)
+    for number in range(100_000):
+        body.feed(b"%05d" % number)
+        assert len(body._small) + len(body._parts) < 2_000
+    assert body.whole() == b"".join(b"%05d" % number for number in range(100_000))

@@ -9,16 +9,20 @@ from typing import Any
 
 import aiohappyeyeballs
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
+from swath.domain.policy import Timeouts
+from swath.testing.clock import FakeClock
 from swath.web import http1_exchange
 from swath.web.deadlines import Deadlines, TimeLimit
 from swath.web.direct_transport import DirectTransport
 from swath.web.http1_connection import Connection
 from swath.web.limits import Limits
+from swath.web.session import WebSession
 from swath.web.stalls import Pace, Stalls
 from swath.web.transport import Request
 from tests.web.sites import LoopbackGuard, loopback_transport
@@ -209,8 +213,120 @@ async def test_a_server_that_is_not_understood_is_asked_by_wreq_from_then_on(tra
     assert [url for url, *_ in transport._pools] == [site.base_url]
 
 
-async def test_a_coding_that_is_unknown_lasts_until_the_end_of_the_connection(transport: DirectTransport) -> None:
-    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: x\r\n\r\nhello"
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_its_pages_are_asked_for_again_at_once_and_nothing_else_is(
+    transport: DirectTransport, method: str
+) -> None:
+    twice = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
+    async with talking(twice, closes=True) as site:
+        session = WebSession(transport, Timeouts(), FakeClock())
+        if method == "GET":
+            assert (await session.get(site.base_url + "/")).text == "hello"
+            assert (await session.get(site.base_url + "/")).text == "hello"
+            assert (session.requests, len(site.asked)) == (3, 3)
+        else:
+            with pytest.raises(Failed, match="no HTTP"):
+                await session.post(site.base_url + "/", data={"a": "b"})
+            assert (session.requests, len(site.asked)) == (1, 1)
+
+
+@pytest.mark.req("Z6")
+def test_a_body_in_the_smallest_chunks_leaves_turns_for_others() -> None:
+    chunks = b"5\r\nhello\r\n" * 400_000
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def fetch() -> None:
+        transport = loopback_transport()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def serve() -> None:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(10_000)
+                    connection.sendall(answer)
+
+            serving = asyncio.create_task(asyncio.to_thread(serve))
+            counting = asyncio.create_task(count())
+            response = await transport.send(Request(url=f"http://127.0.0.1:{server.getsockname()[1]}/"))
+            assert response.body == b"hello" * 400_000
+            counting.cancel()
+            await serving
+        await transport.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(fetch())
+    # 256 KiB are read at a time at most; without giving way, up to 32 times in a row.
+    assert turns >= len(answer) // (256 * 1024)
+
+
+async def test_a_page_that_we_cut_off_ourselves_is_not_whole(transport: DirectTransport) -> None:
+    async with talking(b"HTTP/1.1 200 OK\r\n\r\n<p>first half") as site:
+        sending = asyncio.create_task(transport.send(Request(url=site.base_url + "/")))
+        while not site.asked:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        await transport.close()
+        with pytest.raises(Failed, match="closed early") as raised:
+            await asyncio.wait_for(sending, 5)
+    assert raised.value.failure.kind == FailureKind.CONNECT
+
+
+async def test_a_connection_that_has_not_sent_all_is_not_used_again(transport: DirectTransport) -> None:
+    async def talk(made: Talking, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for head in made.heads(reader):
+            if head.startswith(b"POST"):
+                writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+                await asyncio.sleep(60)  # and reads no more
+            writer.write(HELLO)
+
+    async with serving(talk) as site:
+        large = Request(url=site.base_url + "/", method="POST", body=b"x" * 20_000_000)
+        assert (await transport.send(large)).status == 413
+        assert (await transport.send(Request(url=site.base_url + "/", request_timeout_seconds=5))).body == b"hello"
+    assert len(site.asked) == 2
+
+
+async def test_a_connection_ends_with_its_answer_when_its_pool_is_gone(
+    transport: DirectTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http1_exchange, "_MOST_POOLS", 1)
+    answers, gone = asyncio.Event(), asyncio.Event()
+
+    async def talk(made: Talking, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for _ in made.heads(reader):
+            await answers.wait()
+            writer.write(HELLO)
+        gone.set()
+
+    async with serving(talk) as slow, talking(HELLO) as other:
+        sending = asyncio.create_task(transport.send(Request(url=slow.base_url + "/")))
+        while not slow.asked:
+            await asyncio.sleep(0.01)
+        await transport.send(Request(url=other.base_url + "/"))
+        answers.set()
+        assert (await sending).body == b"hello"
+        await asyncio.wait_for(gone.wait(), 5)
+
+
+@pytest.mark.parametrize("given", [{"headers": (("X", 5),)}, {"headers": [("X", "1")]}, {"body": "text"}])
+async def test_what_is_no_request_is_told_as_a_failure(transport: DirectTransport, given: dict[str, Any]) -> None:
+    with pytest.raises(Failed, match="cannot be sent") as raised:
+        await transport.send(Request(url="http://127.0.0.1:1/", method="POST", **given))
+    assert raised.value.failure.kind == FailureKind.INTERNAL
+
+
+@pytest.mark.parametrize("coding", [b"x", b"xchunked", b"chunked, x"])
+async def test_a_coding_that_is_unknown_lasts_until_the_end_of_the_connection(
+    transport: DirectTransport, coding: bytes
+) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: " + coding + b"\r\n\r\nhello"
     async with talking(answer, closes=True) as site:
         assert (await transport.send(Request(url=site.base_url + "/"))).body == b"hello"
 

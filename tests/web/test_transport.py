@@ -306,8 +306,9 @@ async def test_closing_fails_what_is_under_way_and_what_comes_later(way: type[Di
         task = asyncio.create_task(transport.send(Request(url=url + "/")))
         await asyncio.sleep(0.02)
         await transport.close()
-        with pytest.raises(Failed):
+        with pytest.raises(Failed) as raised:
             await task
+        assert raised.value.failure.kind == FailureKind.CONNECT
         with pytest.raises(Failed, match="closed"):
             await transport.send(Request(url=url + "/"))
 

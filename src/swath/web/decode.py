@@ -25,6 +25,7 @@ _MOST_CHAINED: Final = 2
 _MOST_EMPTY: Final = 16  # beyond one for each byte
 _CRUMB_BYTES: Final = 4
 _MOST_CRUMBS: Final = 500
+_MOST_SMALL: Final = 1_024
 _PIECE_BYTES: Final = 1024 * 1024  # so much is made at a time, before it is counted
 # Each frame costs its set-up, and an empty one is 20 bytes of the wire, or fewer within another encoding.
 _MOST_FRAMES: Final = 100  # beyond one for each KiB that they make
@@ -58,12 +59,13 @@ class Body:
     ends too early.
     """
 
-    __slots__ = ("_cap_bytes", "_chunks", "_parts", "_stages", "wire_bytes")
+    __slots__ = ("_cap_bytes", "_chunks", "_parts", "_small", "_stages", "wire_bytes")
 
     def __init__(self, encodings: Sequence[str], cap_bytes: int) -> None:
         self._stages = [_Stage(name, cap_bytes) for name in _known(encodings)] if encodings else []
         self._cap_bytes = cap_bytes
         self._parts: list[bytes] = []
+        self._small: list[bytes] = []  # behind those: each part costs some forty bytes beside its own
         self._chunks = 0
         self.wire_bytes = 0
 
@@ -79,14 +81,23 @@ class Body:
         parts: Iterable[bytes] = (chunk,)
         for stage in self._stages:
             parts = stage.decoded(parts)
-        self._parts.extend(parts)
+        self._small.extend(parts)
+        if len(self._small) >= _MOST_SMALL:
+            self._join()
+
+    def _join(self) -> None:
+        self._parts.append(b"".join(self._small))
+        self._small.clear()
 
     def whole(self) -> bytes:
         """All of it; to be asked for when the wire has ended."""
         for stage in self._stages:
             if not stage.decoder.ended:
                 raise Failed(Failure.of(FailureKind.CONNECT, f"the {stage.name} body ends too early"))
-        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        if not self._parts and len(self._small) == 1:  # as most come
+            return self._small[0]
+        self._join()
+        return b"".join(self._parts)
 
 
 class _Stage:

@@ -20,10 +20,9 @@ from swath.web.address import canonical, origin_of, shown
 from swath.web.deadlines import Deadlines
 from swath.web.egress.addresses import IPAddress, same_places
 from swath.web.egress.guard import Guard, Target
-from swath.web.http1_connection import Unreadable
 from swath.web.http1_exchange import Http1Exchanges
 from swath.web.limits import Limits
-from swath.web.transport import Request, Response
+from swath.web.transport import Request, Response, Unreadable
 from swath.web.wreq_exchange import Exchanges
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class DirectTransport:
             raise
 
     async def _in_the_loop(self, origin: str, target: Target, request: Request, until: float) -> Response:
-        """A server that is not understood there is asked by wreq from the next try on: each forgives other mistakes."""
+        """A server that is not understood there is asked by wreq from then on: each forgives other mistakes."""
         try:
             return await self._http1.exchange(origin, target, request, until)
         except Unreadable:

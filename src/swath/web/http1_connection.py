@@ -18,17 +18,14 @@ from swath.web.address import shown
 from swath.web.http1_reading import Reading
 from swath.web.limits import MOST_HEADERS, Limits, too_large
 from swath.web.stalls import Pace, Stalls
-from swath.web.transport import Request, Response
+from swath.web.transport import Request, Response, Unreadable
 
-__all__ = ["Connection", "Unreadable"]
+__all__ = ["Connection"]
 
 _SWITCHING: Final = 101
 _FIRST: Final = 100
 _FIRST_FINAL: Final = 200
-
-
-class Unreadable(Failed):
-    """The parser found no HTTP in it; another may."""
+_MUCH_BYTES: Final = 64 * 1024
 
 
 class Connection(asyncio.Protocol):
@@ -78,13 +75,20 @@ class Connection(asyncio.Protocol):
             return await reading.answer
         finally:
             self._stalls.end(pace)
-            if reading.stays:
+            if reading.stays and self._has_sent_all:
                 self._reading, self.idle_since = None, self._loop.time()
             else:
                 self.abort()
 
+    @property
+    def _has_sent_all(self) -> bool:
+        """A server may answer before it has read a large request, and not read the rest at all."""
+        return self._transport is not None and self._transport.get_write_buffer_size() == 0
+
     def abort(self) -> None:
-        """Whoever waits for an answer learns that there will be none."""
+        """Whoever waits for an answer learns that there will be none: it was not the server that ended it."""
+        if self._reading is not None and not self._reading.answer.done():
+            self._reading.answer.set_exception(_ended(self._reading.request, None))
         if self._transport is not None:
             self._transport.abort()
 
@@ -122,9 +126,22 @@ class Connection(asyncio.Protocol):
             self._deliver(reading)
         elif (failed := self._too_much(reading)) is not None:
             self._fail(reading, failed)
-        elif reading.body is not None and not reading.is_watched:
-            reading.is_watched = True
-            self._stalls.begin(reading.pace, reading.body)
+        else:
+            if reading.body is not None and not reading.is_watched:
+                reading.is_watched = True
+                self._stalls.begin(reading.pace, reading.body)
+            if len(data) >= _MUCH_BYTES:
+                self._give_way()
+
+    def _give_way(self) -> None:
+        """Somebody else has a turn before more is read: uvloop would go on as long as a server sends quickly."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol. A body without a length ends with its connection."""

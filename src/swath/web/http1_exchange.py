@@ -200,11 +200,11 @@ def _written(origin: str, request: Request) -> bytes:
         raise Failed(Failure.of(FailureKind.INTERNAL, f"{request.method!r} is no method that is sent"))
     try:
         fields = _fields(origin, request.headers)
-    except ValueError:
+        length = f"Content-Length: {len(request.body)}\r\n" if request.body or request.method in _WITH_BODY else ""
+        line = f"{request.method} {request.url[len(origin) :]} HTTP/1.1\r\n"
+        return b"".join((line.encode("ascii"), fields, length.encode("ascii"), b"\r\n", request.body))
+    except (AttributeError, TypeError, ValueError):  # what an author gave is no text, or none that can stand there
         raise _failed(FailureKind.INTERNAL, "the request cannot be sent", request) from None
-    length = f"Content-Length: {len(request.body)}\r\n" if request.body or request.method in _WITH_BODY else ""
-    line = f"{request.method} {request.url[len(origin) :]} HTTP/1.1\r\n"
-    return b"".join((line.encode("ascii"), fields, length.encode("ascii"), b"\r\n", request.body))
 
 
 @lru_cache(256)  # most requests to an origin have the same

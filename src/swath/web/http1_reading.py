@@ -59,7 +59,7 @@ class Reading:
             limits.check_announced(announced, request)
         self.body = Body(encodings, limits.cap_bytes(request))
         self.has_two_lengths = coding is not None and announced is not None  # the first counts, to everybody
-        self.ends_with_line = announced is None if coding is None else not coding.endswith("chunked")
+        self.ends_with_line = announced is None if coding is None else coding.rpartition(",")[2].strip() != "chunked"
 
     def response(self) -> Response:
         """Raises Failed when the body does not decode."""
@@ -101,5 +101,5 @@ def _framing(headers: Headers) -> tuple[int | None, list[str], str | None]:
         elif name == "content-encoding":
             encodings.append(value)
         elif name == "transfer-encoding":
-            coding = value.lower().rstrip()
+            coding = value.lower()
     return announced, encodings, coding

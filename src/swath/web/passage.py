@@ -30,7 +30,7 @@ from swath.web.address import shown
 from swath.web.cache import ResponseCache
 from swath.web.redirects import next_request
 from swath.web.robots import MOST_HOPS, Robots
-from swath.web.transport import Request, Response, Transport
+from swath.web.transport import Request, Response, Transport, asked_again
 
 __all__ = ["Network", "Passage"]
 
@@ -255,13 +255,13 @@ class Passage:
             connect_timeout_seconds=asked_for.connect_timeout_seconds,
             request_timeout_seconds=asked_for.request_timeout_seconds,
         )
-        response = await self._send(request)
+        response = await asked_again(self._send, request)
         for _ in range(MOST_HOPS):
             following = next_request(request, response)
             if following is None:
                 break
             request = following
-            response = await self._send(request)
+            response = await asked_again(self._send, request)
         return response
 
     async def _send(self, request: Request) -> Response:

@@ -29,7 +29,7 @@ from swath.web.header_sets import headers_for
 from swath.web.page import DEFAULT_NAME, WebPage
 from swath.web.page_check import check_name
 from swath.web.redirects import MOST_REDIRECTS, next_request
-from swath.web.transport import Headers, Request, Response, Transport
+from swath.web.transport import Headers, Request, Response, Transport, asked_again
 
 __all__ = ["WebSession"]
 
@@ -201,7 +201,7 @@ class WebSession(Collected):
 
     async def _fetch(self, request: Request, asked: Request, wanted: _Wanted) -> _Judged | Request:
         """Sends `asked`, which is `request` with cookies: what came of it, or where it sends us next."""
-        sent, response = await self._send(asked)
+        sent, response = await asked_again(self._send, asked)
         following = next_request(request, response)
         if following is not None:
             return following

@@ -5,13 +5,19 @@ Comes after the session (cookies, redirects, default headers); implemented by di
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from swath.domain.errors import Failed
 from swath.proxies.route import Route
 
-__all__ = ["Headers", "Request", "Response", "Transport"]
+__all__ = ["Headers", "Request", "Response", "Transport", "Unreadable", "asked_again"]
+
+T = TypeVar("T")
+
+_HARMLESS: Final = frozenset({"GET", "HEAD"})
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -49,6 +55,21 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
             if known == name:
                 return value
         return None
+
+
+class Unreadable(Failed):
+    """The answer could not be read. Asked again, the transport goes another way, which forgives other mistakes."""
+
+
+async def asked_again(send: Callable[[Request], Awaitable[T]], request: Request) -> T:
+    """What `send` says, the second time if the first answer could not be read. Each passes all limits, so the site
+    sees no more requests than it allows; one that may have changed something there is not sent twice."""
+    try:
+        return await send(request)
+    except Unreadable:
+        if request.method not in _HARMLESS:
+            raise
+    return await send(request)
 
 
 class Transport(Protocol):
