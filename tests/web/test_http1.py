@@ -9,7 +9,6 @@ from typing import Any
 
 import aiohappyeyeballs
 import pytest
-import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -230,42 +229,6 @@ async def test_its_pages_are_asked_for_again_at_once_and_nothing_else_is(
             assert (session.requests, len(site.asked)) == (1, 1)
 
 
-@pytest.mark.req("Z6")
-def test_a_body_in_the_smallest_chunks_leaves_turns_for_others() -> None:
-    chunks = b"5\r\nhello\r\n" * 400_000
-    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    async def fetch() -> None:
-        transport = loopback_transport()
-        with socket.create_server(("127.0.0.1", 0)) as server:
-
-            def serve() -> None:
-                connection, _ = server.accept()
-                with connection:
-                    connection.recv(10_000)
-                    connection.sendall(answer)
-
-            serving = asyncio.create_task(asyncio.to_thread(serve))
-            counting = asyncio.create_task(count())
-            response = await transport.send(Request(url=f"http://127.0.0.1:{server.getsockname()[1]}/"))
-            assert response.body == b"hello" * 400_000
-            counting.cancel()
-            await serving
-        await transport.close()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(fetch())
-    # 256 KiB are read at a time at most; without giving way, up to 32 times in a row.
-    assert turns >= len(answer) // (256 * 1024)
-
-
 async def test_a_page_that_we_cut_off_ourselves_is_not_whole(transport: DirectTransport) -> None:
     async with talking(b"HTTP/1.1 200 OK\r\n\r\n<p>first half") as site:
         sending = asyncio.create_task(transport.send(Request(url=site.base_url + "/")))
@@ -424,6 +387,7 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.closed = False
+        self.turns: list[str] = []
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         pass
@@ -433,6 +397,34 @@ class Wire(asyncio.Transport):
 
     def abort(self) -> None:
         self.closed = True
+
+    def pause_reading(self) -> None:
+        self.turns.append("pause")
+
+    def resume_reading(self) -> None:
+        self.turns.append("resume")
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+@pytest.mark.req("Z6")
+async def test_others_have_a_turn_before_more_of_a_large_body_is_read() -> None:
+    deadlines, loop, wire = Deadlines(), asyncio.get_running_loop(), Wire()
+    connection = Connection(loop, Limits(), Stalls(deadlines, 1, 60.0, 60.0))
+    connection.connection_made(wire)
+    pace = Pace(TimeLimit(deadlines, loop.time() + 60))
+    answer = asyncio.create_task(connection.answer_to(Request(url="http://a.example/"), b"", pace))
+    await asyncio.sleep(0)
+    connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n")
+    assert wire.turns == []
+    connection.data_received(b"x" * 100_000)
+    assert wire.turns == ["pause"]
+    await asyncio.sleep(0)
+    assert wire.turns == ["pause", "resume"]
+    connection.data_received(b"x" * 100_000)
+    assert len((await answer).body) == 200_000
+    assert wire.turns == ["pause", "resume"]
 
 
 def read_in_pieces(raw: bytes, cuts: list[int], end: Exception | None = None) -> tuple[int, bytes] | FailureKind:
