@@ -94,6 +94,28 @@ async def test_robots_txt_is_followed_over_hops_under_the_same_rules() -> None:
     assert [request.url for request in desk.site.requests] == [ROBOTS, there]
 
 
+@pytest.mark.req("H5")
+@pytest.mark.parametrize("hop", [False, True])
+async def test_robots_txt_that_could_not_be_read_is_asked_for_again_under_the_same_rules(
+    hop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = "http://other.example/robots" if hop else ROBOTS
+    rules = answer(there, b"User-agent: *\nDisallow: /page\n")
+    desk = Desk({ROBOTS: answer(ROBOTS, status=301, headers=(("location", there),)), there: rules}, robots="obey")
+    send, odd = desk.site.send, [there]
+
+    async def sent(request: Request) -> Response:
+        got = await send(request)
+        if request.url in odd:
+            odd.remove(request.url)
+            raise Unreadable(failure(FailureKind.SERVER_ERROR))
+        return got
+
+    monkeypatch.setattr(desk.site, "send", sent)
+    assert not await desk.passage().robots_allow(PAGE)
+    assert [request.url for request in desk.site.requests] == [*([ROBOTS] if hop else []), there, there]
+
+
 @pytest.mark.req("H5", "S2")
 async def test_a_crawl_delay_lowers_the_rate() -> None:
     rates: list[float | None] = []
