@@ -19,7 +19,7 @@ from swath.sites.pacer import Pacer, Permit
 from swath.testing.clock import FakeClock
 from swath.testing.network import FreePacer, open_network
 from swath.web.passage import Network, Passage
-from swath.web.transport import Request, Response
+from swath.web.transport import Request, Response, Unreadable
 from tests.web.sites import TableTransport, answer
 
 SITE = "http://county.example"
