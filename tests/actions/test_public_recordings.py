@@ -85,9 +85,10 @@ async def _slow(played: Replayed) -> None:
     opening = next(time for time in played.times if time.what.startswith("goto"))
     assert opening.seconds >= 2.0
     took = await played.evaluate(
-        "(async () => { const from = performance.now(); await fetch('?again'); return performance.now() - from; })()"
+        "(async () => { const took = []; for (let n = 0; n < 3; n++) { const from = performance.now(); "
+        "await fetch('?again'); took.push(performance.now() - from); } return Math.min(...took); })()"
     )
-    assert 562 <= took < 2_000
+    assert 562 <= took < opening.seconds * 1_000
 
 
 @effect(

@@ -99,7 +99,7 @@ async def test_a_controller_that_stops_does_not_wait_long_for_them(monkeypatch: 
         raw = await asked(address)
         await asyncio.sleep(0.1)
         listener.stop()
-        await asyncio.wait_for(listener.ended(), 5)
+        await asyncio.wait_for(listener.ended(), 60)
         raw.close()
 
 
@@ -154,7 +154,7 @@ async def test_connections_beyond_those_are_cut(api: Api, monkeypatch: pytest.Mo
         idle = [await asyncio.open_connection(*address) for _ in range(2)]
         reader, last = await asyncio.open_connection(*address)
         with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(), 15) == b""
+            assert await asyncio.wait_for(reader.read(), 60) == b""
         for _, writer in [*idle, (reader, last)]:
             writer.close()
 
@@ -206,7 +206,7 @@ async def test_the_rest_of_a_body_that_nobody_wants_is_not_waited_for(
                 await asyncio.sleep(0.05)
                 if ended.done():
                     break
-        assert (await asyncio.wait_for(ended, 15)).startswith(b"HTTP/1.1 404")
+        assert (await asyncio.wait_for(ended, 60)).startswith(b"HTTP/1.1 404")
         writer.close()
         assert (await client.get("/scrapers")).status_code == 200
 

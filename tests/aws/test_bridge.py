@@ -70,7 +70,7 @@ async def test_cancelling_the_caller_cancels_the_call(bridge: Bridge) -> None:
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
-    await asyncio.wait_for(ended.wait(), 15)
+    await asyncio.wait_for(ended.wait(), 60)
 
 
 @pytest.mark.req("W3")

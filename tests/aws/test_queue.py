@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, TypeVar
@@ -37,6 +36,7 @@ from swath.testing.contracts import (
     OpenQueue,
 )
 from swath.testing.contracts.orders import ready, run_all
+from tests.bounds import HANGING_SECONDS
 
 T = TypeVar("T")
 
@@ -171,11 +171,9 @@ async def test_a_queue_that_was_deleted_is_missed_soon_and_used_again_when_it_is
     await queue.announce([Hint(job_id="before")])
     assert await queue.wait(5) == Hint(job_id="before")
     await sqs.drop()
-    begun = time.monotonic()
     with pytest.raises(StoreUnavailable) as caught:
-        await queue.wait(20)
+        await asyncio.wait_for(queue.wait(600), HANGING_SECONDS)
     assert caught.value.waiting_for is WaitingFor.QUEUE
-    assert time.monotonic() - begun < 12
     for trouble in (queue.keep(), queue.waiting(), queue.announce([Hint(job_id="lost")])):
         with pytest.raises(StoreUnavailable):
             await trouble
@@ -191,12 +189,10 @@ async def test_a_queue_that_does_not_answer_is_missed_soon_and_holds_up_nobody(s
     await queue.announce([Hint(job_id="j")])
     assert await queue.wait(5) is not None
     faults.down.add("sqs")
-    begun = time.monotonic()
     with pytest.raises(StoreUnavailable) as caught:
-        await queue.wait(30)
+        await asyncio.wait_for(queue.wait(600), HANGING_SECONDS)
     assert caught.value.waiting_for is WaitingFor.QUEUE
-    await queue.close()  # although it still has a hint to give back
-    assert time.monotonic() - begun < 24
+    await asyncio.wait_for(queue.close(), HANGING_SECONDS)  # although it still has a hint to give back
 
 
 class Hanging(Faults):

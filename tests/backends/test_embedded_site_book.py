@@ -27,6 +27,7 @@ from swath.domain.site_circuit import CircuitState, SiteCircuit
 from swath.ports.site_book import Ask, KeptRobots
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.site_book_pace import instants, over_rate
+from tests.bounds import HANGING_SECONDS
 
 DAY = 86_400.0
 BREAKER = Breaker(window=2, failures=1, reopen_seconds=600)
@@ -132,18 +133,16 @@ def test_processes_that_reserve_at_once_never_get_more_than_the_rate_together(tm
 async def test_a_process_that_freezes_inside_holds_nobody_longer_than_the_busy_time(
     book: EmbeddedSiteBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site_file, "BUSY_SECONDS", 1.0)
+    monkeypatch.setattr(site_file, "BUSY_SECONDS", 600.0)
     opened = await book.record("a.example", BREAKER, [False], 0)
     with process(HOLDS, tmp_path / "sites.sqlite") as frozen:
         os.kill(frozen.pid, signal.SIGSTOP)
-        began = time.monotonic()
-        assert book.glance("a.example") == opened
+        assert book.glance("a.example") == opened  # does not wait for the frozen process
         assert book.glance("b.example") == SiteCircuit()
-        assert time.monotonic() - began < 0.8, "a glance waits for nobody"
         assert list(await book.states()) == ["a.example"]
+        monkeypatch.setattr(site_file, "BUSY_SECONDS", 1.0)
         with pytest.raises(StoreUnavailable, match="locked"):
-            await book.ask("a.example", "w", ONE)
-        assert time.monotonic() - began < 10
+            await asyncio.wait_for(book.ask("a.example", "w", ONE), HANGING_SECONDS)
         os.kill(frozen.pid, signal.SIGKILL)
         frozen.wait()
         assert (await book.ask("a.example", "w", ONE)).slots == 2

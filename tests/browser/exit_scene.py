@@ -96,7 +96,7 @@ async def said(port: int, *messages: bytes, enough: bytes = b"") -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     got = b""
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             for message in messages:
                 writer.write(message)
             while chunk := await reader.read(65_536):

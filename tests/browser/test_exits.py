@@ -93,7 +93,7 @@ async def test_a_connection_that_a_site_closed_meanwhile_is_opened_again() -> No
         reader, writer = await asyncio.open_connection("127.0.0.1", exit_.port)
         for path in ("/1", "/2"):
             writer.write(get(f"{site.url}{path}"))
-            assert (await asyncio.wait_for(reader.readuntil(PAGE), 15)).startswith(b"HTTP/1.1 200 ")
+            assert (await asyncio.wait_for(reader.readuntil(PAGE), 60)).startswith(b"HTTP/1.1 200 ")
         writer.close()
         assert site.connections == 2
 
@@ -144,7 +144,7 @@ async def test_what_two_readers_could_take_for_two_requests_is_refused(smuggled:
 def test_no_bytes_bring_an_exit_down(noise: bytes, start: bytes) -> None:
     async def tried() -> None:
         async with serving() as exit_:
-            await asyncio.wait_for(said(exit_.port, start + noise + b"\r\n\r\n", enough=b"\r\n\r\n"), 15)
+            await asyncio.wait_for(said(exit_.port, start + noise + b"\r\n\r\n", enough=b"\r\n\r\n"), 60)
             assert (await said(exit_.port, get("http://127.0.0.1:1/"))).startswith(b"HTTP/1.1 403 ")
 
     async def bounded() -> None:
@@ -325,7 +325,7 @@ async def test_the_next_attempt_begins_with_nothing_and_without_the_lines_of_the
         await said(exit_.port, connect("127.0.0.1:9"))
         token, way = exit_.token, StraightWay()
         exit_.serve(way, PLENTY)
-        assert await asyncio.wait_for(reader.read(), 15) == b""
+        assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
         assert (exit_.sent_bytes, exit_.received_bytes, exit_.requests) == (0, 0, 0)
         assert exit_.trouble("http://127.0.0.1:9/") is None

@@ -121,7 +121,7 @@ async def _page_limit(browsers: int, concurrency: int, most_pages: int, steps: l
         held: list[Place] = []
         for take, which, pages in steps:
             if take and len(held) < concurrency:
-                async with asyncio.timeout(15):  # there is a free place, so nobody has to wait for another's work
+                async with asyncio.timeout(60):  # there is a free place, so nobody has to wait for another's work
                     place = await it.pool.acquire()
                 # Nobody gets a place in a browser that has served its limit, or will have when all in it are done.
                 assert of(place).served + sum(1 for other in held if of(other) is of(place)) < most_pages

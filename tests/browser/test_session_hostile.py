@@ -247,7 +247,7 @@ async def test_a_browser_that_is_killed_is_a_crash_at_once(tmp_path: Path, site:
                 os.killpg(doomed.pid, signal.SIGKILL)
                 await browser.wait_for("#never", seconds=20)
         assert raised.value.failure.kind == FailureKind.BROWSER_CRASH
-        assert time.monotonic() - started < MOST_SECONDS / 2
+        assert time.monotonic() - started < MOST_SECONDS
 
 
 @pytest.mark.req("B1")

@@ -469,6 +469,6 @@ async def _through(steps: list[tuple[str, int]]) -> None:
 
 
 async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not true():
             await asyncio.sleep(0)

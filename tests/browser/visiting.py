@@ -94,7 +94,7 @@ class Stand:
     async def close(self) -> None:
         self.closed += 1
         with suppress(Exception):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await self.context.close()
 
     async def kill(self) -> None:

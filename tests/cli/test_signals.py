@@ -23,7 +23,7 @@ async def work():
     stop_on_signals(stop, "stopping", 30.0)
     sys.stderr = io.TextIOWrapper(io.BufferedWriter(Interrupted()))
     print("waiting for items.csv", file=sys.stderr, flush=True)
-    await asyncio.wait_for(stop.wait(), 15)
+    await asyncio.wait_for(stop.wait(), 60)
 
 run_async(work())
 os._exit(0)

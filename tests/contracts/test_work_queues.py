@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -52,33 +51,29 @@ class TestMemoryLeader(LeaderContract):
 async def test_a_queue_that_polls_never_lets_a_worker_wait_for_long() -> None:
     clock = SystemClock()
     queue = PollingQueue(clock, poll_seconds=0.01)
-    begun = clock.boot()
-    assert await queue.wait(60) is None
-    assert clock.boot() - begun < 15
+    assert await asyncio.wait_for(queue.wait(600), 60) is None
 
 
 @pytest.mark.req("I3")
 async def test_what_is_announced_in_this_process_ends_the_pause_of_a_poll_at_once() -> None:
-    queue = PollingQueue(SystemClock(), poll_seconds=20)
-    waiting = asyncio.create_task(queue.wait(20))
+    queue = PollingQueue(SystemClock(), poll_seconds=600)
+    waiting = asyncio.create_task(queue.wait(600))
     await asyncio.sleep(0.05)
-    begun = time.monotonic()
     await queue.announce([Hint(job_id="j", express=True)])
-    assert await asyncio.wait_for(waiting, 15) is None
-    assert time.monotonic() - begun < 15
+    assert await asyncio.wait_for(waiting, 60) is None
     with pytest.raises(TimeoutError):  # it was told once
-        await asyncio.wait_for(queue.wait(20), 0.1)
+        await asyncio.wait_for(queue.wait(600), 0.1)
 
 
 async def test_what_is_announced_while_a_worker_asks_the_book_is_not_missed() -> None:
-    queue = PollingQueue(SystemClock(), poll_seconds=20)
+    queue = PollingQueue(SystemClock(), poll_seconds=600)
     await queue.announce([Hint(job_id="j")])
-    await asyncio.wait_for(queue.wait(20), 15)
+    await asyncio.wait_for(queue.wait(600), 60)
 
 
 async def test_a_poll_may_be_ended_from_another_thread() -> None:
-    queue = PollingQueue(SystemClock(), poll_seconds=20)
-    waiting = asyncio.create_task(queue.wait(20))
+    queue = PollingQueue(SystemClock(), poll_seconds=600)
+    waiting = asyncio.create_task(queue.wait(600))
     await asyncio.sleep(0.05)
     await asyncio.to_thread(lambda: asyncio.run(queue.announce([Hint(job_id="j")])))
-    await asyncio.wait_for(waiting, 15)
+    await asyncio.wait_for(waiting, 60)

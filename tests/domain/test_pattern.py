@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from swath.domain.pattern import TookTooLong, fullmatch, objection_to, search, searches_together
 from swath.domain.site import Signature
+from tests.bounds import RUNAWAY_CPU_SECONDS
 
 pytestmark = pytest.mark.req("D1", "Z6")
 
@@ -64,7 +65,7 @@ def test_ordinary_patterns_are_taken(pattern: str) -> None:
     assert objection_to(pattern) is None
     began = time.process_time()
     search(pattern, "a" * 200 + "!")
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < RUNAWAY_CPU_SECONDS
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{99999999999999999999}", "(" * 5_000 + ")" * 5_000, "[z-a]"])
@@ -89,7 +90,7 @@ def test_a_search_that_is_led_astray_ends_after_a_moment() -> None:
         began = time.process_time()
         with pytest.raises(TookTooLong, match="takes longer than"):
             find(ASTRAY, TEXT)
-        assert time.process_time() - began < 0.5
+        assert time.process_time() - began < RUNAWAY_CPU_SECONDS
 
 
 def test_slow_searches_share_the_time_of_one_and_quick_ones_are_not_counted() -> None:
@@ -99,10 +100,10 @@ def test_slow_searches_share_the_time_of_one_and_quick_ones_are_not_counted() ->
         with pytest.raises(TookTooLong):
             search(ASTRAY, TEXT)
         began = time.process_time()
-        for _ in range(100):
+        for _ in range(2_000):
             with pytest.raises(TookTooLong):
                 search("[0-9]+", "parcel 12")
-        assert time.process_time() - began < 0.5
+        assert time.process_time() - began < RUNAWAY_CPU_SECONDS
     assert search("[0-9]+", "parcel 12")
 
 

@@ -15,6 +15,7 @@ from swath.web import weight
 from swath.web.nesting import Nesting
 from swath.web.page import WebPage
 from swath.web.weight import too_heavy
+from tests.bounds import RUNAWAY_CPU_SECONDS
 
 pytestmark = pytest.mark.req("Z6", "H3")
 
@@ -53,7 +54,7 @@ def test_what_takes_quadratic_time_or_memory_is_refused_at_once(html: bytes) -> 
     with pytest.raises(Failed) as raised:
         page.css("h1")
     assert raised.value.failure.kind is FailureKind.TOO_LARGE
-    assert time.process_time() - began < 2.0
+    assert time.process_time() - began < RUNAWAY_CPU_SECONDS
 
 
 def test_a_page_in_another_charset_is_looked_at_as_it_is_parsed() -> None:
@@ -86,12 +87,10 @@ def test_ordinary_large_pages_are_parsed(html: bytes) -> None:
     assert too_heavy(html) is None
 
 
-def test_an_ordinary_page_is_not_even_read() -> None:
-    html = b"<div><p>x</p></div>" * 250
-    began = time.process_time()
-    for _ in range(1_000):
-        too_heavy(html)
-    assert (time.process_time() - began) / 1_000 < 50e-6
+def test_an_ordinary_page_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight, "_is_light", None)  # calling either would raise
+    monkeypatch.setattr(weight, "_weighed", None)
+    assert too_heavy(b"<div><p>x</p></div>" * 250) is None
 
 
 # -- the check against the parser --------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from swath.actions.document import parse_recording
 from swath.domain.errors import BadInput, UnknownName
 from swath.kit.registry import Registry
 from swath.kit.shipped import SHIPPED
+from tests.bounds import RUNAWAY_CPU_SECONDS
 
 pytestmark = pytest.mark.req("K1", "K3", "A5")
 
@@ -375,4 +376,4 @@ def test_an_input_that_leads_its_pattern_astray_is_refused_after_a_moment() -> N
     began = time.process_time()
     with pytest.raises(Failed, match="invalid_input: code: takes longer than"):
         scraper.parse_input({"code": "x" * 9_000})
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < RUNAWAY_CPU_SECONDS

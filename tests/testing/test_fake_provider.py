@@ -23,7 +23,7 @@ async def test_a_site_that_keeps_connections_is_told_to_close_it() -> None:
     server = await asyncio.start_server(site, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     zones = {"dc": FakeZone("datacenter", "word")}
-    async with server, FakeBrightData("demo", zones, {"site.example:80": port}) as provider, asyncio.timeout(10):
+    async with server, FakeBrightData("demo", zones, {"site.example:80": port}) as provider, asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", provider.port)
         head = "GET http://site.example/ HTTP/1.1\r\nHost: site.example\r\nConnection: keep-alive\r\n"
         writer.write(f"{head}Proxy-Authorization: Basic {LOGIN}\r\n\r\n".encode())

@@ -36,7 +36,7 @@ class Scene:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.gateway.port)
         writer.write(raw or ("\r\n".join(lines) + "\r\n\r\n").encode())
         try:
-            return await asyncio.wait_for(reader.read(65_536), 2)
+            return await asyncio.wait_for(reader.read(65_536), 60)
         except ConnectionError:
             return b""
         finally:

@@ -237,7 +237,7 @@ async def test_a_page_that_we_cut_off_ourselves_is_not_whole(transport: DirectTr
         await asyncio.sleep(0.05)
         await transport.close()
         with pytest.raises(Failed, match="closed early") as raised:
-            await asyncio.wait_for(sending, 5)
+            await asyncio.wait_for(sending, 60)
     assert raised.value.failure.kind == FailureKind.CONNECT
 
 
@@ -275,7 +275,7 @@ async def test_a_connection_ends_with_its_answer_when_its_pool_is_gone(
         await transport.send(Request(url=other.base_url + "/"))
         answers.set()
         assert (await sending).body == b"hello"
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), 60)
 
 
 @pytest.mark.parametrize("given", [{"headers": (("X", 5),)}, {"headers": [("X", "1")]}, {"body": "text"}])
@@ -322,7 +322,7 @@ async def test_connections_that_nobody_uses_are_closed(
 
     async with serving(talk) as site:
         await transport.send(Request(url=site.base_url + "/"))
-        await asyncio.wait_for(gone.wait(), 10)
+        await asyncio.wait_for(gone.wait(), 60)
 
 
 async def test_of_several_addresses_one_that_answers_is_found() -> None:
@@ -444,7 +444,7 @@ def read_in_pieces(raw: bytes, cuts: list[int], end: Exception | None = None) ->
             connection.data_received(raw[start:stop])
         connection.connection_lost(end)
         try:
-            response = await asyncio.wait_for(answer, 5)
+            response = await asyncio.wait_for(answer, 60)
         except Failed as failed:
             return FailureKind(failed.failure.kind)
         finally:

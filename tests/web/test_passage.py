@@ -208,7 +208,7 @@ async def test_a_request_of_an_attempt_that_is_over_is_refused_and_holds_nothing
     for _ in range(3):
         with pytest.raises(LeaseLost):
             await left.enter(Request(url=PAGE))
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         passage = Passage(network, job, lambda: None, contextlib.nullcontext)
         passage.leave(await passage.enter(Request(url=PAGE)), answer(PAGE), None)
     await network.pacer.close()

@@ -417,7 +417,7 @@ async def test_an_answer_to_head_has_no_body_whatever_it_announces(transport: Di
         await writer.drain()
         await asyncio.sleep(60)
 
-    async with raw_site(handler) as url, asyncio.timeout(10):
+    async with raw_site(handler) as url, asyncio.timeout(50):
         assert (await transport.send(Request(url=url + "/", method="HEAD"))).body == b""
 
 
@@ -436,11 +436,11 @@ async def test_a_connection_is_let_go_when_its_body_is_no_longer_wanted(size: in
     transport = loopback_transport(way=way)
     async with raw_site(handler) as url:
         sending = asyncio.create_task(transport.send(Request(url=url + "/")))
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 60)
         await asyncio.sleep(0.1)  # its head and first byte are there
         assert not sending.done()
         sending.cancel()
-        await asyncio.wait_for(gone.wait(), 10)
+        await asyncio.wait_for(gone.wait(), 60)
     await transport.close()
 
 

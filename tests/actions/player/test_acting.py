@@ -228,7 +228,8 @@ async def test_the_viewport_and_the_network_are_as_recorded(played: Played) -> N
     took = "(async () => { const at = performance.now(); await fetch('/page?1'); return performance.now() - at })()"
     assert await _value(played, took) >= 350
     await played.play({"do": "network_conditions", "download": -1, "upload": -1, "latency_ms": 0})
-    assert await _value(played, took.replace("?1", "?2")) < 350
+    again = [await _value(played, took.replace("?1", f"?{n}")) for n in range(2, 10)]
+    assert min(again) < 350
 
 
 async def test_navigations_are_waited_for_from_the_moment_of_the_action(played: Played) -> None:

@@ -1,7 +1,6 @@
 """Whole records: which page each step reads, turns of loops, branches, and what says that there is no record."""
 
 import json
-import time
 from typing import Any
 
 import msgspec
@@ -10,7 +9,9 @@ import pytest
 from swath import Failed, FailureKind, NotFound, WebPage, parse_html
 from swath.actions.document import parse_recording
 from swath.actions.language.recording import Recording
+from swath.actions.reading import read
 from swath.actions.reading.read import read_record
+from swath.actions.reading.sight import Sight
 
 pytestmark = pytest.mark.req("A1", "K1")
 
@@ -168,12 +169,18 @@ def test_a_value_that_cannot_be_read_is_never_not_found() -> None:
     assert raised.value.failure.kind is FailureKind.INVALID_OUTPUT
 
 
-def test_a_page_is_parsed_once_for_all_that_is_read_off_it() -> None:
+def test_a_page_is_parsed_once_for_all_that_is_read_off_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[WebPage] = []
+
+    def counted(page: WebPage) -> Sight:
+        made.append(page)
+        return Sight(page)
+
+    monkeypatch.setattr(read, "Sight", counted)
     rows = "".join(f"<tr><th>Label {n}</th><td id=f{n}>value {n}</td></tr>" for n in range(200))
     html = f"<html><body><x-a><template shadowrootmode=open><table>{rows}</table></template></x-a></body></html>"
     steps = [extract(f"f{n}", f"pierce/#f{n}") for n in range(100)]
     flow, there = recording(*steps), pages(html=html)
-    began = time.process_time()
     record = read_record(flow, there)
     assert record["f99"] == "value 99"
-    assert time.process_time() - began < 0.5
+    assert len(made) == 1

@@ -9,6 +9,7 @@ from swath import Failed, FailureKind, parse_html
 from swath.actions.language.selector import Selectors
 from swath.actions.reading.shadow import closed, opened
 from swath.actions.reading.sight import Sight
+from tests.bounds import RUNAWAY_CPU_SECONDS
 
 pytestmark = pytest.mark.req("A1", "A3")
 
@@ -79,7 +80,7 @@ def test_shadow_roots_are_written_again_as_they_were_stored() -> None:
 def test_a_hostile_page_costs_little(html: str) -> None:
     began = time.process_time()
     opened(html)
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < RUNAWAY_CPU_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_an_xpath_that_would_take_for_ever_is_not_begun(expression: str) -> None
     with pytest.raises(Failed) as raised:
         find(html, f"xpath/{expression}")
     assert raised.value.failure.kind is FailureKind.TOO_LARGE
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < RUNAWAY_CPU_SECONDS
 
 
 @pytest.mark.req("Z6")
@@ -144,7 +145,7 @@ def test_a_selector_that_would_take_for_ever_is_not_begun(selector: str) -> None
     with pytest.raises(Failed, match="would take too long") as raised:
         find(html, selector)
     assert raised.value.failure.kind is FailureKind.TOO_LARGE
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < RUNAWAY_CPU_SECONDS
 
 
 @pytest.mark.parametrize(

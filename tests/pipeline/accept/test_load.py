@@ -233,7 +233,7 @@ async def test_a_cancelled_load_can_be_begun_again(store: MemoryStore, small_bat
     heard = asyncio.Event()
     source = FileSource("-", stdin=Dribble(pieces()))
     loading = asyncio.create_task(load(store, JOB, source, CHECKER, progress=lambda _: heard.set()))
-    await asyncio.wait_for(heard.wait(), 15)
+    await asyncio.wait_for(heard.wait(), 60)
     loading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await loading

@@ -37,7 +37,7 @@ def failing(*errors: Exception | None) -> tuple[Callable[[], Awaitable[None]], a
 async def do(*errors: Exception | None) -> None:
     act, stop = failing(*errors)
     clock = FakeClock()
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         await keep_doing(Chore("sweeping", act, lambda: 0.0), Waits(MemoryStore(clock), clock, "w"), stop)
 
 

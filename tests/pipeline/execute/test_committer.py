@@ -229,7 +229,7 @@ async def test_a_lone_item_is_committed_at_once_and_until_then_the_same_is_not_s
     await asyncio.sleep(0.2)  # twenty times as long as between two reports
     assert store.groups in ([], [0]), "that it runs was said once"
     scraper.gate.set()
-    await asyncio.wait_for(running, 15)
+    await asyncio.wait_for(running, 60)
     assert store.groups[-1] == 1
     assert (await store.status("j")).counts.success == 1
 

@@ -31,7 +31,7 @@ from swath.testing.contracts.orders import (
 
 __all__ = ["NewsContract", "hears", "quiet"]
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
 QUIET_SECONDS = 0.05
 
 
