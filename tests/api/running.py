@@ -163,7 +163,7 @@ async def _stopped(stop: asyncio.Event, worker: asyncio.Task[None]) -> None:
     await asyncio.wait_for(worker, 60)
 
 
-async def until_ended(api: Api, job_id: str, seconds: float = 30.0) -> dict[str, Any]:
+async def until_ended(api: Api, job_id: str, seconds: float = 120.0) -> dict[str, Any]:
     """The job's status once it has ended."""
     async with asyncio.timeout(seconds):
         while True:

@@ -41,7 +41,7 @@ class Stream:
         self._lines = answer.aiter_lines()
         self.comments = 0
 
-    async def next(self, seconds: float = 10.0) -> Event | None:
+    async def next(self, seconds: float = 60.0) -> Event | None:
         """The next event; None at the end."""
         fields: dict[str, str] = {}
         async with asyncio.timeout(seconds):

@@ -60,7 +60,7 @@ def running(pids: Iterable[int]) -> list[int]:
     return left
 
 
-def assert_gone(pids: Iterable[int], seconds: float = 15.0) -> None:
+def assert_gone(pids: Iterable[int], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while left := running(pids):
         assert time.monotonic() < until, f"still running: {left}"

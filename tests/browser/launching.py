@@ -75,7 +75,7 @@ def is_dead(pid: int) -> bool:
         return True
 
 
-async def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
     """Bounded: fails when it does not come to hold."""
     deadline = time.monotonic() + seconds
     while not holds():

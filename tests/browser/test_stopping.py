@@ -81,7 +81,7 @@ def spinning(data: Path) -> list[psutil.Process]:
 
 
 def soon(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not (held := holds()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return held

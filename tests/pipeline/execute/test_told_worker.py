@@ -137,7 +137,7 @@ class Fleet:
             await asyncio.wait_for(running, HANGING_SECONDS)  # or the queue held up the end
             await queue.close()
 
-    async def until(self, true: Callable[[JobStatus], bool], seconds: float = 30.0, job_id: str = "j") -> float:
+    async def until(self, true: Callable[[JobStatus], bool], seconds: float = 120.0, job_id: str = "j") -> float:
         begun = time.monotonic()
         async with asyncio.timeout(seconds):
             while not true(await self.store.status(job_id)):
