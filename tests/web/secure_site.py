@@ -64,12 +64,18 @@ class Authority:
 
 
 class SecureSite:
-    """Counts connections and notes how each request came. One of `hung`, by its number, never answers over HTTP/2."""
+    """Counts connections and notes how each request came. One of `hung`, by its number, never answers over HTTP/2.
+
+    With `reset`, an error code of HTTP/2, each answer over it is cut off after its first bytes; `announced` is the
+    length that such an answer names, if any.
+    """
 
     def __init__(self) -> None:
         self.port = 0
         self.connections = 0
         self.hung: set[int] = set()
+        self.reset: int | None = None
+        self.announced: int | None = None
         self.serving: set[asyncio.Task[None]] = set()
         self.requests: list[tuple[str, str]] = []
 
@@ -102,8 +108,12 @@ class SecureSite:
                     self.requests.append(("h2", repr(event.headers)))
                     if number in self.hung:
                         await asyncio.Event().wait()
-                    connection.send_headers(event.stream_id, [(":status", "200"), ("content-type", "text/html")])
-                    connection.send_data(event.stream_id, b"<p>two</p>", end_stream=True)
+                    length = [] if self.announced is None else [("content-length", str(self.announced))]
+                    head = [(":status", "200"), ("content-type", "text/html"), *length]
+                    connection.send_headers(event.stream_id, head)
+                    connection.send_data(event.stream_id, b"<p>two</p>", end_stream=self.reset is None)
+                    if self.reset is not None:
+                        connection.reset_stream(event.stream_id, self.reset)
             writer.write(connection.data_to_send())
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from h2.errors import ErrorCodes
 
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
@@ -84,6 +85,22 @@ async def test_requests_share_one_connection_over_http_2(transport: DirectTransp
         assert {answer.body for answer in answers} == {b"<p>two</p>"}
         assert {how for how, _ in site.requests} == {"h2"}
         assert site.connections == 1
+
+
+@pytest.mark.req("H3", "K7")
+@pytest.mark.parametrize(
+    ("code", "announced"),
+    [
+        *((code, size) for code in (ErrorCodes.NO_ERROR, ErrorCodes.CANCEL) for size in (1_000, 100_000)),
+        (ErrorCodes.CANCEL, None),  # without a length the client cannot tell NO_ERROR from the end: assumptions.md
+    ],
+)
+async def test_a_body_that_is_cut_off_over_http_2_is_no_page(
+    transport: DirectTransport, authority: Authority, code: int, announced: int | None
+) -> None:
+    async with secure_site(authority.context(HOST, "h2")) as site:
+        site.reset, site.announced = code, announced
+        assert await kind_of(transport, to(site)) == FailureKind.CONNECT
 
 
 @pytest.mark.req("W3", "Z6")

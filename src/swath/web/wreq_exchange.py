@@ -38,6 +38,7 @@ _CONNECTION_WINDOW_BYTES: Final = 512 * 1024
 _THREADS: Final = 2
 # A body that is announced as no larger than this is fetched whole: each piece of a stream is a step between threads.
 _AT_ONCE_BYTES: Final = 64 * 1024
+_BODILESS: Final = frozenset({204, 304})
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -76,7 +77,13 @@ class Exchanges:
             for name, addresses in pins.items():
                 dns.add_resolve(name, list(addresses))
         if impersonate is None:
-            options["http1_options"] = self.wreq.http1.Http1Options(max_headers=MOST_HEADERS)
+            # Browsers skip a header line that they cannot read, and join one that goes on in the next line.
+            options["http1_options"] = self.wreq.http1.Http1Options(
+                max_headers=MOST_HEADERS,
+                ignore_invalid_headers_in_responses=True,
+                allow_spaces_after_header_name_in_responses=True,
+                allow_obsolete_multiline_headers_in_responses=True,
+            )
             options["http2_options"] = self.wreq.http2.Http2Options(
                 max_header_list_size=self.limits.header_bytes,
                 initial_window_size=_STREAM_WINDOW_BYTES,
@@ -178,6 +185,7 @@ class Exchanges:
                 body.feed(bytes(await answer.bytes()))
         finally:
             self._stalls.end(pace)
+        _check_length(announced, body, request, status)
         return Response(
             url=request.url,
             status=status,
@@ -209,6 +217,14 @@ class Exchanges:
                 raise Failed(Failure.of(FailureKind.INTERNAL, message)) from error
             self._stores[ca_file] = made
         return self._stores[ca_file]
+
+
+def _check_length(announced: int | None, body: Body, request: Request, status: int) -> None:
+    """Raises Failed for a body that is shorter than announced: over HTTP/2 a reset with NO_ERROR looks like an end."""
+    if announced is None or body.wire_bytes >= announced or request.method == "HEAD" or status in _BODILESS:
+        return
+    message = f"the connection was closed early at {shown(request.url)}: {body.wire_bytes} of {announced} bytes came"
+    raise Failed(Failure.of(FailureKind.CONNECT, message))
 
 
 async def _fill(answer: wreq.Response, body: Body) -> None:
