@@ -20,6 +20,7 @@ from swath.web.egress.addresses import IPAddress
 from swath.web.limits import IDLE_SECONDS, MOST_HEADERS, Limits, out_of_time
 from swath.web.redirects import is_redirect
 from swath.web.stalls import Pace, Stalls
+from swath.web.tls_problems import CertificateRefused, is_refused_certificate
 from swath.web.transport import Headers, Request, Response
 from swath.web.wreq_errors import failure_of
 
@@ -140,7 +141,10 @@ class Exchanges:
             raise out_of_time(request, pace, self.limits) from None
         except Exception as error:  # noqa: BLE001 whatever a site makes the client raise fails the item, not the worker
             # Its text holds the address with all that is secret in it, so it does not go on.
-            raise Failed(failure_of(error, shown(request.url))) from None
+            failure = failure_of(error, shown(request.url))
+            if failure.kind == FailureKind.TLS and is_refused_certificate(str(error)):
+                raise CertificateRefused(failure) from None
+            raise Failed(failure) from None
 
     def _address_of(self, answer: wreq.Response) -> IPAddress | None:
         """Who answered. Making an address costs more than all else that is done with it, so those seen are kept."""
