@@ -52,6 +52,21 @@ async def test_a_job_with_items_starts_by_itself_and_runs_to_its_end(working_api
     assert {artifact["key"].rpartition("/")[2] for artifact in item["artifacts"]} >= {"data.json", "metadata.json"}
 
 
+@pytest.mark.req("K3", "I2")
+async def test_without_a_scraper_the_default_one_is_taken_or_the_field_is_named(tmp_path: Path, api: Api) -> None:
+    body = {key: value for key, value in MOCK.items() if key != "scraper_id"}
+    error = await api.error("POST", "/jobs", json=body)
+    assert (error["code"], [field["path"] for field in error["details"]["fields"]]) == (
+        "validation_error",
+        ["scraper_id"],
+    )
+    assert "SWATH_DEFAULT_SCRAPER" in str(error["details"])
+    folder = tmp_path / "with-default"
+    folder.mkdir()
+    async with running(folder, default_scraper="example-mock") as other:
+        assert (await other.data("POST", "/jobs", json=body))["scraper_id"] == "example-mock"
+
+
 @pytest.mark.req("S4", "I2")
 async def test_the_circuit_of_appendix_1_opens(working_api: Api) -> None:
     await working_api.data("POST", "/jobs", json=CIRCUIT_JOB)

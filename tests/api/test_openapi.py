@@ -37,6 +37,18 @@ async def _document(api: Api) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.req("I1", "I5")
+async def test_names_are_such_that_tools_accept_them(api: Api) -> None:
+    """Spectral and Redocly refuse documents without these."""
+    document = await _document(api)
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for kind in document["components"].values() for name in kind)
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    assert all("security" in operation for operation in operations)
+    assert {tag for operation in operations for tag in operation["tags"]} == {tag["name"] for tag in document["tags"]}
+    assert document["servers"]
+    assert document["info"]["license"]["identifier"] == "Apache-2.0"
+
+
 @pytest.mark.req("I1", "I2", "I3", "I4")
 async def test_all_endpoints_are_there(api: Api) -> None:
     paths = (await _document(api))["paths"]

@@ -87,3 +87,10 @@ def test_each_product_refuses_each_option_that_it_has_not(tier: ProxyType) -> No
 def test_ladders_that_are_none() -> None:
     assert ladder_objection([]) is None
     assert ladder_objection([ProxyType.NONE, ProxyType.CUSTOM, ProxyType.WEB_UNLOCKER]) is None
+
+
+def test_a_type_may_be_written_with_a_hyphen_as_providers_do() -> None:
+    assert Proxy.model_validate({"type": "web-unlocker"}) == Proxy(type=ProxyType.WEB_UNLOCKER)
+    assert Proxy.model_validate({"ladder": ["none", "web-unlocker"]}).ladder[-1] is ProxyType.WEB_UNLOCKER
+    with pytest.raises(ValidationError, match="web_unlocker"):
+        Proxy.model_validate({"type": "web-locker"})

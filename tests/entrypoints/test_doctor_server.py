@@ -59,6 +59,14 @@ def test_keys_that_expire_soon_are_told(tmp_path: Path) -> None:
     assert (found.level, key_id in found.message) == (Level.WARN, True)
 
 
+@pytest.mark.req("I5", "O4")
+def test_when_no_key_is_alive_it_says_what_the_controller_does(tmp_path: Path) -> None:
+    asyncio.run(_add_key(tmp_path, -1))
+    found = check_keys(_subject(tmp_path))
+    assert (found.level, "refuses all requests" in found.message) == (Level.WARN, True)
+    assert "swath keys create" in found.advice
+
+
 @pytest.mark.req("N1", "Z7")
 def test_a_secret_that_can_be_guessed_is_a_failure_and_is_not_told(tmp_path: Path) -> None:
     found = check_webhooks(_subject(tmp_path, SWATH_WEBHOOK_SECRET="abracadabra"))

@@ -31,11 +31,25 @@ class Authority:
         made = self._signed(self._name, self._key, x509.BasicConstraints(ca=True, path_length=None))
         self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
-    def context(self, name: str, *protocols: str, days: int = 1) -> ssl.SSLContext:
+    def context(self, name: str, *protocols: str, days: int = 1, begins_in_days: int = -10) -> ssl.SSLContext:
         """A server's, with a certificate for one name."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        made = self._signed(subject, key, x509.SubjectAlternativeName([x509.DNSName(name)]), days=days)
+        valid = (begins_in_days, days)
+        made = self._signed(subject, key, x509.SubjectAlternativeName([x509.DNSName(name)]), valid)
+        return self._with(key, made, name, *protocols)
+
+    def self_signed(self, name: str) -> ssl.SSLContext:
+        """A server's, whose certificate no authority has signed."""
+        signer = Authority.__new__(Authority)
+        signer._folder, signer._key = self._folder, ec.generate_private_key(ec.SECP256R1())
+        signer._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        made = signer._signed(signer._name, signer._key, x509.SubjectAlternativeName([x509.DNSName(name)]))
+        return self._with(signer._key, made, name)
+
+    def _with(
+        self, key: ec.EllipticCurvePrivateKey, made: x509.Certificate, name: str, *protocols: str
+    ) -> ssl.SSLContext:
         file = self._folder / f"{name}.pem"
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -47,7 +61,11 @@ class Authority:
         return context
 
     def _signed(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType, days: int = 1
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        extension: x509.ExtensionType,
+        valid_days: tuple[int, int] = (-10, 1),
     ) -> x509.Certificate:
         now = dt.datetime.now(dt.UTC)
         return (
@@ -56,20 +74,26 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - dt.timedelta(days=10))
-            .not_valid_after(now + dt.timedelta(days=days))
+            .not_valid_before(now + dt.timedelta(days=valid_days[0]))
+            .not_valid_after(now + dt.timedelta(days=valid_days[1]))
             .add_extension(extension, critical=False)
             .sign(self._key, hashes.SHA256())
         )
 
 
 class SecureSite:
-    """Counts connections and notes how each request came. One of `hung`, by its number, never answers over HTTP/2."""
+    """Counts connections and notes how each request came. One of `hung`, by its number, never answers over HTTP/2.
+
+    With `reset`, an error code of HTTP/2, each answer over it is cut off after its first bytes; `announced` is the
+    length that such an answer names, if any.
+    """
 
     def __init__(self) -> None:
         self.port = 0
         self.connections = 0
         self.hung: set[int] = set()
+        self.reset: int | None = None
+        self.announced: int | None = None
         self.serving: set[asyncio.Task[None]] = set()
         self.requests: list[tuple[str, str]] = []
 
@@ -102,8 +126,12 @@ class SecureSite:
                     self.requests.append(("h2", repr(event.headers)))
                     if number in self.hung:
                         await asyncio.Event().wait()
-                    connection.send_headers(event.stream_id, [(":status", "200"), ("content-type", "text/html")])
-                    connection.send_data(event.stream_id, b"<p>two</p>", end_stream=True)
+                    length = [] if self.announced is None else [("content-length", str(self.announced))]
+                    head = [(":status", "200"), ("content-type", "text/html"), *length]
+                    connection.send_headers(event.stream_id, head)
+                    connection.send_data(event.stream_id, b"<p>two</p>", end_stream=self.reset is None)
+                    if self.reset is not None:
+                        connection.reset_stream(event.stream_id, self.reset)
             writer.write(connection.data_to_send())
 
 

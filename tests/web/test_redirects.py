@@ -11,7 +11,7 @@ URL = "https://site.example/app/search"
 def hop(status: int, location: str | None, method: str = "GET", url: str = URL) -> Request | None:
     headers = (
         *(("Accept", "text/html"), ("Authorization", "Bearer x"), ("Content-Type", "text/plain")),
-        *(("Referer", "https://site.example/"),),
+        *(("Referer", "https://site.example/"), ("Proxy-Authorization", "Basic x")),
     )
     request = Request(url=url, method=method, headers=headers, body=b"" if method in {"GET", "HEAD"} else b"body")
     pairs = () if location is None else (("location", location),)
@@ -94,4 +94,5 @@ def test_credentials_stay_with_their_origin(location: str, kept: bool) -> None:
     following = hop(302, location)
     assert following is not None
     assert ("Authorization" in dict(following.headers)) == kept
+    assert ("Proxy-Authorization" in dict(following.headers)) == kept
     assert "Accept" in dict(following.headers)

@@ -77,6 +77,24 @@ async def test_it_is_fetched_again_after_a_day(clock: FakeClock, ask: Callable[[
     assert len(site.fetched) == 2
 
 
+@pytest.mark.parametrize("start", ["\ufeff", "\ufeff\r\n", "\ufeff# for robots\n"])
+def test_a_byte_order_mark_does_not_hide_the_first_rule(start: str) -> None:
+    assert not rules(f"{start}User-agent: *\nDisallow: /private\n").allow(f"{SITE}/private")
+
+
+@pytest.mark.parametrize("name", ["Swath/1.0", "swath/2", "SWATH (bulk scraper)", "Swath/1.0 # ours", "  swath\t"])
+def test_our_product_token_is_ours_whatever_follows_it(name: str) -> None:
+    found = rules(f"User-agent: *\nDisallow:\n\nUser-agent: {name}\nDisallow: /private\nCrawl-delay: 7\n")
+    assert not found.allow(f"{SITE}/private")
+    assert found.allow(f"{SITE}/public")
+    assert found.interval_seconds == 7
+
+
+@pytest.mark.parametrize("name", ["Swathe/1.0", "Swath-News", "swath2", "Other/1.0 swath"])
+def test_the_rules_of_another_product_are_not_ours(name: str) -> None:
+    assert rules(f"User-agent: {name}\nDisallow: /\n\nUser-agent: *\nAllow: /\n").allow(f"{SITE}/x")
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 418])
 async def test_a_file_that_is_not_there_denies_nothing(status: int, ask: Callable[[Site], Awaitable[Rules]]) -> None:
     assert (await ask(Site("User-agent: *\nDisallow: /", status))).allow(f"{SITE}/x")

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from h2.errors import ErrorCodes
 
 from swath.domain.errors import Failed
 from swath.domain.failure import FailureKind
 from swath.web.direct_transport import DirectTransport
+from swath.web.egress.guard import Target
+from swath.web.tls_problems import refusal_reason
 from swath.web.transport import Request
 from tests.web.secure_site import Authority, SecureSite, secure_site
 from tests.web.sites import LoopbackGuard
@@ -65,6 +68,75 @@ async def test_an_authority_that_nobody_trusts_is_a_tls_failure(authority: Autho
     await transport.close()
 
 
+async def message_of(transport: DirectTransport, request: Request) -> str:
+    with pytest.raises(Failed) as raised:
+        await transport.send(request)
+    assert raised.value.failure.kind == FailureKind.TLS
+    return raised.value.failure.message
+
+
+@pytest.mark.req("H7")
+async def test_a_certificate_that_is_refused_says_why(
+    transport: DirectTransport, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Target] = []
+
+    async def counted(target: Target, ca_file: Path | None) -> str | None:
+        asked.append(target)
+        return await refusal_reason(target, ca_file)
+
+    monkeypatch.setattr("swath.web.direct_transport.refusal_reason", counted)
+    stranger = Authority(tmp_path)
+    stranger.file = authority.file
+    for context, reason in (
+        (authority.context(HOST, days=-1), "certificate has expired"),
+        (authority.context(HOST, days=9, begins_in_days=5), "certificate is not yet valid"),
+        (authority.context("x.example"), "Hostname mismatch, certificate is not valid for 'county.example'"),
+        (authority.self_signed(HOST), "self-signed certificate"),
+        (stranger.context(HOST), "certificate signature failure"),
+    ):
+        async with secure_site(context) as site:
+            told = await message_of(transport, to(site))
+            assert told == f"the certificate is not trusted at https://{HOST}:{site.port}/: {reason}"
+            known = len(asked)
+            assert await message_of(transport, to(site)) == told
+            assert len(asked) == known, "the site is not asked again"
+    untrusting = trusting(None)
+    async with secure_site(authority.context(HOST)) as site:
+        assert (await message_of(untrusting, to(site))).endswith(": unable to get local issuer certificate")
+    await untrusting.close()
+
+
+ALERT = b"\x15\x03\x03\x00\x02\x02"
+
+
+@pytest.mark.req("H7")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS at this port"),
+        (ALERT + b"\x28", "supports none of our cipher suites"),
+        (ALERT + b"\x46", "supports only versions of TLS that are no longer safe"),
+        (ALERT + b"\x70", "does not know this host name"),
+        (ALERT + b"\x74", "asks for a client certificate"),
+        (ALERT + b"\x50", "refused the handshake"),
+    ],
+)
+async def test_a_handshake_that_fails_says_why(transport: DirectTransport, answer: bytes, reason: str) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(answer)
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    told = await message_of(transport, Request(url=f"https://{HOST}:{port}/"))
+    assert told == f"the server {reason} at https://{HOST}:{port}/"
+    server.close()
+
+
 @pytest.mark.parametrize("content", [None, b"", b"no certificates", b"\xff\xfe"])
 async def test_a_file_without_certificates_is_told(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "ca.pem"
@@ -84,6 +156,22 @@ async def test_requests_share_one_connection_over_http_2(transport: DirectTransp
         assert {answer.body for answer in answers} == {b"<p>two</p>"}
         assert {how for how, _ in site.requests} == {"h2"}
         assert site.connections == 1
+
+
+@pytest.mark.req("H3", "K7")
+@pytest.mark.parametrize(
+    ("code", "announced"),
+    [
+        *((code, size) for code in (ErrorCodes.NO_ERROR, ErrorCodes.CANCEL) for size in (1_000, 100_000)),
+        (ErrorCodes.CANCEL, None),  # without a length the client cannot tell NO_ERROR from the end: assumptions.md
+    ],
+)
+async def test_a_body_that_is_cut_off_over_http_2_is_no_page(
+    transport: DirectTransport, authority: Authority, code: int, announced: int | None
+) -> None:
+    async with secure_site(authority.context(HOST, "h2")) as site:
+        site.reset, site.announced = code, announced
+        assert await kind_of(transport, to(site)) == FailureKind.CONNECT
 
 
 @pytest.mark.req("W3", "Z6")

@@ -24,6 +24,11 @@ class ProxyType(StrEnum):
     WEB_UNLOCKER = "web_unlocker"
     CUSTOM = "custom"
 
+    @classmethod
+    def _missing_(cls, value: object) -> ProxyType | None:
+        """Accepts `web-unlocker`, as providers write it."""
+        return cls.__members__.get(value.replace("-", "_").upper()) if isinstance(value, str) and "-" in value else None
+
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
     """What a product takes. `opens_tls`: the provider decrypts what goes through it, and signs with its own CA."""

@@ -17,7 +17,7 @@ __all__ = ["MOST_REDIRECTS", "is_redirect", "next_request"]
 MOST_REDIRECTS: Final = 10
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _OF_THE_BODY: Final = frozenset({"content-type", "content-encoding", "content-language", "content-length", "origin"})
-_PRIVATE: Final = frozenset({"authorization", "cookie"})
+_PRIVATE: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 
 
 def is_redirect(status: int, headers: Headers) -> bool:

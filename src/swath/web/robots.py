@@ -6,6 +6,7 @@ Before: web/passage.py, which also brings the way to fetch it. The answers are s
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
@@ -44,7 +45,7 @@ class Rules:
         self.warned = False  # that it is not obeyed
         self.interval_seconds = 0.0
         if 200 <= kept.status < 300 and kept.body.strip():
-            self._parsed = Protego.parse(kept.body[:LARGEST_BYTES].decode("utf-8", "replace"))
+            self._parsed = Protego.parse(_readable(kept.body[:LARGEST_BYTES], agent))
             self.interval_seconds = min(LONGEST_DELAY_SECONDS, _interval(self._parsed, agent))
 
     def allow(self, url: str) -> bool:
@@ -52,6 +53,14 @@ class Rules:
         if self._parsed is None:
             return not self.denies_all
         return bool(self._parsed.can_fetch(url, self._agent))
+
+
+def _readable(body: bytes, agent: str) -> str:
+    """Without a byte-order mark, and with `User-agent: Swath/1.0` as plain `swath`: the parser compares whole values,
+    the standard only the product token at their beginning."""
+    text = body.decode("utf-8-sig", "replace")
+    ours = rf"(?im)^([ \t]*user-agent[ \t]*:[ \t]*){re.escape(agent)}(?![\w-])[^\r\n#]*"
+    return re.sub(ours, lambda line: line[1] + agent, text)
 
 
 def _interval(parsed: Protego, agent: str) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from swath.domain.failure import Failure, FailureKind
+from swath.web.tls_problems import handshake_problem
 
 __all__ = ["failure_of"]
 
@@ -28,7 +29,7 @@ def failure_of(error: BaseException, where: str) -> Failure:
     text = _ADDRESS.sub("", str(error))
     for kind, words, told_by in _SIGNS:
         if told_by(type(error).__name__, text):
-            return Failure.of(kind, f"{words} at {where}")
+            return Failure.of(kind, f"{handshake_problem(text) if kind is _K.TLS else words} at {where}")
     return Failure.of(_K.INTERNAL, f"the HTTP client raised {type(error).__name__} at {where}: {text}")
 
 

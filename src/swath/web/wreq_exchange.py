@@ -20,6 +20,7 @@ from swath.web.egress.addresses import IPAddress
 from swath.web.limits import IDLE_SECONDS, MOST_HEADERS, Limits, out_of_time
 from swath.web.redirects import is_redirect
 from swath.web.stalls import Pace, Stalls
+from swath.web.tls_problems import CertificateRefused, is_refused_certificate
 from swath.web.transport import Headers, Request, Response
 from swath.web.wreq_errors import failure_of
 
@@ -38,6 +39,7 @@ _CONNECTION_WINDOW_BYTES: Final = 512 * 1024
 _THREADS: Final = 2
 # A body that is announced as no larger than this is fetched whole: each piece of a stream is a step between threads.
 _AT_ONCE_BYTES: Final = 64 * 1024
+_BODILESS: Final = frozenset({204, 304})
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -76,7 +78,13 @@ class Exchanges:
             for name, addresses in pins.items():
                 dns.add_resolve(name, list(addresses))
         if impersonate is None:
-            options["http1_options"] = self.wreq.http1.Http1Options(max_headers=MOST_HEADERS)
+            # Browsers skip a header line that they cannot read, and join one that goes on in the next line.
+            options["http1_options"] = self.wreq.http1.Http1Options(
+                max_headers=MOST_HEADERS,
+                ignore_invalid_headers_in_responses=True,
+                allow_spaces_after_header_name_in_responses=True,
+                allow_obsolete_multiline_headers_in_responses=True,
+            )
             options["http2_options"] = self.wreq.http2.Http2Options(
                 max_header_list_size=self.limits.header_bytes,
                 initial_window_size=_STREAM_WINDOW_BYTES,
@@ -133,7 +141,10 @@ class Exchanges:
             raise out_of_time(request, pace, self.limits) from None
         except Exception as error:  # noqa: BLE001 whatever a site makes the client raise fails the item, not the worker
             # Its text holds the address with all that is secret in it, so it does not go on.
-            raise Failed(failure_of(error, shown(request.url))) from None
+            failure = failure_of(error, shown(request.url))
+            if failure.kind == FailureKind.TLS and is_refused_certificate(str(error)):
+                raise CertificateRefused(failure) from None
+            raise Failed(failure) from None
 
     def _address_of(self, answer: wreq.Response) -> IPAddress | None:
         """Who answered. Making an address costs more than all else that is done with it, so those seen are kept."""
@@ -178,6 +189,7 @@ class Exchanges:
                 body.feed(bytes(await answer.bytes()))
         finally:
             self._stalls.end(pace)
+        _check_length(announced, body, request, status)
         return Response(
             url=request.url,
             status=status,
@@ -209,6 +221,14 @@ class Exchanges:
                 raise Failed(Failure.of(FailureKind.INTERNAL, message)) from error
             self._stores[ca_file] = made
         return self._stores[ca_file]
+
+
+def _check_length(announced: int | None, body: Body, request: Request, status: int) -> None:
+    """Raises Failed for a body that is shorter than announced: over HTTP/2 a reset with NO_ERROR looks like an end."""
+    if announced is None or body.wire_bytes >= announced or request.method == "HEAD" or status in _BODILESS:
+        return
+    message = f"the connection was closed early at {shown(request.url)}: {body.wire_bytes} of {announced} bytes came"
+    raise Failed(Failure.of(FailureKind.CONNECT, message))
 
 
 async def _fill(answer: wreq.Response, body: Body) -> None:

@@ -43,6 +43,17 @@ _DESCRIPTION: Final = """Runs bulk web-scraping jobs durably, and accounts for e
 Every JSON answer has the same envelope; `error.code` never changes its meaning. Times are in Unix seconds. Every answer
 carries `X-Request-ID`, a UUID, and keeps yours if you send one.
 """
+_TAGS: Final = [
+    {"name": "jobs", "description": "Order bulk jobs, load their items, follow and manage them."},
+    {"name": "items", "description": "The items of a job."},
+    {"name": "results", "description": "Manifests, stored files and exports."},
+    {"name": "versions", "description": "Re-extraction of stored pages, and which version readers get."},
+    {"name": "webhooks", "description": "The delivery log of webhooks."},
+    {"name": "events", "description": "Server-sent events."},
+    {"name": "scrapers", "description": "The scrapers that this controller knows."},
+    {"name": "scrape", "description": "Single pages on demand."},
+    {"name": "service", "description": "Health and metrics."},
+]
 # What any endpoint may answer: who asks, how, how often, and whether the store is there.
 _ANYWHERE: Final = declared(
     ErrorCode.AUTHENTICATION_ERROR,
@@ -76,6 +87,9 @@ def make_app(controller: Controller) -> FastAPI:
         title="Swath",
         version=__version__,
         description=_DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        servers=[{"url": "/"}],
+        openapi_tags=_TAGS,
         responses=_ANYWHERE,
         docs_url=None,
         redoc_url=None,

@@ -76,7 +76,8 @@ class NewJob(_Body):
 
     job_id: Annotated[str, Field(min_length=1, max_length=JOB_ID_LIMIT), AfterValidator(_usable)] | None = None
     """Given again with the same content, it is the same job. Without it, one is made."""
-    scraper_id: str = Field(min_length=1, max_length=100)
+    scraper_id: str | None = Field(default=None, min_length=1, max_length=100)
+    """Without it, the scraper of `SWATH_DEFAULT_SCRAPER`."""
     name: str | None = Field(default=None, max_length=1_000)
     """For people."""
     labels: dict[_Label, Annotated[str, Field(max_length=1_000)]] = Field(default_factory=dict, max_length=100)

@@ -22,7 +22,7 @@ KEY_HEADER: Final = "X-Service-Key"
 
 Admitting = Callable[..., Awaitable[Caller]]
 
-_scheme = APIKeyHeader(name=KEY_HEADER, scheme_name="service key", auto_error=False)
+_scheme = APIKeyHeader(name=KEY_HEADER, scheme_name="ServiceKey", auto_error=False)
 _SCOPES: Final[dict[Admitting, Scope]] = {}
 
 

@@ -43,7 +43,10 @@ __all__ = ["check_address", "order"]
 async def order(controller: Controller, body: NewJob, idempotency_key: str | None) -> tuple[JobStatus, bool]:
     """The job as it stands, and whether it is new. Raises ApiError and what the store raises."""
     services = controller.services
-    scraper = await asyncio.to_thread(controller.registry.get, body.scraper_id)
+    scraper_id = body.scraper_id or services.settings.default_scraper
+    if scraper_id is None:
+        raise refused_fields([Problem("scraper_id", "is missing: see GET /scrapers, or set SWATH_DEFAULT_SCRAPER")])
+    scraper = await asyncio.to_thread(controller.registry.get, scraper_id)
     job = _job_of(body, scraper, idempotency_key, services.clock.now())
     try:
         check_wish(services.settings.proxies, job.policy.proxy)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import importlib.util
 import os
 import re
 import signal
@@ -64,9 +63,12 @@ def _secrets(settings: Settings) -> Iterator[Secret]:
 
 
 def _trace() -> None:
-    if importlib.util.find_spec("opentelemetry") is None:
-        raise UserError("traces are not installed; get them with: pip install 'swath[otel]'")
-    from swath.observe import tracing
+    try:
+        from swath.observe import tracing
+    except ImportError as error:  # another package may have brought a part of OpenTelemetry
+        raise UserError(
+            f"SWATH_TRACES=1 needs the extra otel ({error.name} is missing): pip install 'swath[otel]'"
+        ) from error
 
     tracing.set_up("swath")
 

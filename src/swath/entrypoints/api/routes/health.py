@@ -5,7 +5,7 @@ Neither needs a key, so both tell figures and words, no names or paths. Before: 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
@@ -22,6 +22,7 @@ __all__ = ["router"]
 router = APIRouter(tags=["service"])
 
 RETRY_SECONDS = 5
+_NO_KEY: Final[dict[str, Any]] = {"security": []}
 
 
 class StoreHealth(BaseModel):
@@ -76,7 +77,7 @@ class Readiness(BaseModel):
     checked: list[str]
 
 
-@router.get("/health", response_model=Envelope[Health])
+@router.get("/health", response_model=Envelope[Health], openapi_extra=_NO_KEY)
 async def health(controller: Control, standing: StandingOf) -> Response:
     """How the controller is. Answers 200 as long as it runs, within a few seconds whatever the store does."""
     look = await standing.look()
@@ -101,6 +102,7 @@ async def health(controller: Control, standing: StandingOf) -> Response:
 @router.get(
     "/readiness",
     response_model=Envelope[Readiness],
+    openapi_extra=_NO_KEY,
     responses=declared(ErrorCode.STORE_UNAVAILABLE, ErrorCode.NO_HEALTHY_PROXIES, ErrorCode.POOL_EXHAUSTED),
 )
 async def readiness(controller: Control, standing: StandingOf) -> Response:

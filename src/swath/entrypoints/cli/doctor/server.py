@@ -52,6 +52,9 @@ def check_keys(subject: Subject) -> Finding:
     if soon:
         names = ", ".join(f"{key.key_id} ({key.name})" for key in soon)
         return warn(f"{names} will expire within a week", "make another, hand it out, then revoke this one")
+    if keys and not alive:
+        told = "every key is revoked or expired, so the API refuses all requests that need one"
+        return warn(told, "make one with `swath keys create NAME`")
     return ok(f"{counted(len(alive), 'key')} alive" if alive else "none; the API is for this machine only")
 
 
