@@ -109,6 +109,22 @@ class ResultStorage(Protocol):
         """Writes documents by key (manifests), each replacing its former whole; answers in the mapping's order."""
         ...
 
+    async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
+        """Writes documents as `put` does, for the holder of a lease whose room is open.
+
+        A holder that has lost its lease can never replace what a later lease wrote, wherever it was stopped and
+        whenever it goes on. Raises LeaseLost when the room was removed, or when a later lease wrote such a document.
+        """
+        ...
+
+    async def withdraw(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> None:
+        """Removes documents under the same fence; those that are not there are passed over.
+
+        S3 has no removal on a condition that every server knows. There the given bytes replace each document, and
+        should say that it is empty.
+        """
+        ...
+
     async def get(self, job_id: str, key: str) -> bytes:
         """The stored bytes. Raises KeyError when there is nothing under the key.
 

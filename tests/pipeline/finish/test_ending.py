@@ -272,9 +272,9 @@ class SlowFolder(FolderResults):
     clock: FakeClock
     seconds_per_put: float
 
-    async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
+    async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
         self.clock.advance(self.seconds_per_put)
-        return await super().put(job_id, documents)
+        return await super().put_under(job_id, fence, documents)
 
 
 class Counting(MemoryStore):

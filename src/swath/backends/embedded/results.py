@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from swath.backends.embedded import documents as documents_by_key
+from swath.backends.embedded import fenced_documents
 from swath.backends.embedded.disk_threads import DiskThreads
 from swath.backends.embedded.folders import (
     clear_in_pieces,
@@ -127,6 +128,24 @@ class FolderResults:
             _check(_KEY, key)
         write = documents_by_key.put
         return await self._with_job(job_id, lambda job: write(job, documents, fsync=self._fsync), create=True)
+
+    async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
+        """Writes each document in the room and renames it from there."""
+        for key in documents:
+            _check(_KEY, key)
+        try:
+            return await self._with_job(
+                job_id, lambda job: fenced_documents.put(job, fence, documents, fsync=self._fsync)
+            )
+        except FileNotFoundError as error:
+            raise LeaseLost(f"lease {fence} was taken away: its room is gone") from error
+
+    async def withdraw(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> None:
+        """Moves each document into the room, which removes it with all it holds."""
+        for key in documents:
+            _check(_KEY, key)
+        with suppress(FileNotFoundError):
+            await self._with_job(job_id, lambda job: fenced_documents.withdraw(job, fence, [*documents]))
 
     async def get(self, job_id: str, key: str) -> bytes:
         """Reads a plain file; a link under the key counts as nothing."""

@@ -106,6 +106,19 @@ class MemoryResults:
         self.files[job_id] |= documents
         return [_artifact(key, data) for key, data in documents.items()]
 
+    async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
+        """Keeps the documents while the room is there."""
+        if fence not in self.rooms[job_id]:
+            raise LeaseLost(f"lease {fence} was taken away: its room is gone")
+        return await self.put(job_id, documents)
+
+    async def withdraw(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> None:
+        """Forgets the documents while the room is there."""
+        for key in documents:
+            _check(key)
+            if fence in self.rooms[job_id]:
+                self.files[job_id].pop(key, None)
+
     async def get(self, job_id: str, key: str) -> bytes:
         """The bytes as they were given."""
         _check(key)

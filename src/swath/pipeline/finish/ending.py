@@ -31,6 +31,8 @@ from swath.pipeline.finish.manifests import (
     generation_key,
     metadata_document,
     metadata_of,
+    number_of,
+    part_document,
 )
 from swath.pipeline.finish.notice import webhook_of
 from swath.pipeline.finish.settling import settle_for
@@ -59,8 +61,8 @@ class Onlooker(Protocol):
         """These have ended as they say; called in order of `seq`."""
         ...
 
-    async def end(self, state: JobState) -> None:
-        """All have passed and add up, and the job will end in this state."""
+    async def end(self, lease: Lease, state: JobState) -> None:
+        """All have passed and add up, and the holder of this lease will end the job in this state."""
         ...
 
 
@@ -111,16 +113,23 @@ class Finisher:
         try:
             ended = await self._end(lease)
         except LeaseLost:
-            with suppress(SwathError):  # a room that we made too late for the rescue to clear it away
-                await self._storage.settle(lease.job.job_id, lease.fence, ())
+            await self._give_up(lease)
             return None
         except BaseException as error:  # also when cancelled: the next finisher need not wait until the lease runs out
             self._put_off_after(error, lease.job.job_id)
-            with suppress(SwathError):
-                await self._book.release(lease.worker_id, lease.fence)
+            await self._give_up(lease)
             raise
         self._put_off.pop(lease.job.job_id, None)
         return ended
+
+    async def _give_up(self, lease: Lease) -> None:
+        """Removes the room, which may have been made after a rescue, then releases what may still be ours.
+
+        Not before: with a room, a write that is still on its way could get through after somebody else has begun.
+        """
+        with suppress(SwathError):
+            await self._storage.settle(lease.job.job_id, lease.fence, ())
+            await self._book.release(lease.worker_id, lease.fence)
 
     def _put_off_after(self, error: BaseException, job_id: str) -> None:
         former = self._put_off.get(job_id)
@@ -132,15 +141,22 @@ class Finisher:
 
     async def _end(self, lease: Lease) -> JobStatus:
         hold = Hold(self._book, self._clock, lease)
+        reach("after_ending_claim")
+        await self._storage.open_lease(lease.job.job_id, lease.fence)
+        reach("after_ending_room")
+        await hold.confirm()
         status = await hold.during(self._close(lease, hold))
         onlooker = None if self._on_version is None else await hold.during(self._on_version(status))
         metadata = await hold.during(self._account(lease, status, hold, onlooker))
         if onlooker is not None:
-            await hold.during(onlooker.end(JobState(metadata.status)))
+            await hold.during(onlooker.end(lease, JobState(metadata.status)))
         document = metadata_document(metadata)
         await hold.keep()
-        await self._storage.put(lease.job.job_id, {METADATA_KEY: document})
+        reach("before_job_metadata")
+        await self._storage.put_under(lease.job.job_id, lease.fence, {METADATA_KEY: document})
         reach("after_job_metadata")
+        await self._storage.settle(lease.job.job_id, lease.fence, ())
+        reach("before_end")
         webhook = webhook_of(status, metadata, self._webhook_url, self._clock.now())
         ended = await self._book.end(lease, JobState(metadata.status), msgspec.json.decode(document), webhook)
         reach("after_end")
@@ -160,19 +176,21 @@ class Finisher:
         tally, parts = await self._write_manifests(lease, status.generation, hold, onlooker)
         _check_balance(status, tally, parts)
         await hold.keep()
-        await self._remove_leftovers(lease.job.job_id, parts)
-        await self._keep_former(status)
+        reach("before_leftovers")
+        await self._remove_leftovers(lease, status.generation, parts)
+        reach("before_former_metadata")
+        await self._keep_former(lease, status)
         return metadata_of(status, final_state(status.counts, lease.stopping), tally, parts)
 
     async def _clear_rooms(self, lease: Lease) -> None:
-        """Settles our own room, in which nothing wins, and any that a worker made after it had lost its lease.
+        """Settles every room that an earlier lease left behind: a worker's that made it after it had lost its lease, or
+        that of a former finisher, who can publish nothing from then on.
 
-        There is no other lease. Hardly anything can have won in such a room; if it has, the rows say so.
+        There is no other lease. Hardly anything can have won in such a room; if it has, the rows say so. Rooms of
+        later leases are none of our business: they belong to a generation that began while this process was stopped.
         """
         job_id, fences = lease.job.job_id, await self._storage.open_leases(lease.job.job_id)
-        if lease.fence in fences:
-            await self._storage.settle(job_id, lease.fence, ())
-        winners: dict[int, list[str]] = {fence: [] for fence in fences if fence != lease.fence}
+        winners: dict[int, list[str]] = {fence: [] for fence in fences if fence < lease.fence}
         after = 0
         while winners and (records := await self._store.items(job_id, after, _READ_ITEMS)):
             for record in records:
@@ -180,13 +198,14 @@ class Finisher:
                     winners[record.fence].append(record.item_id)
             after = records[-1].seq
         for fence, item_ids in winners.items():
+            reach("before_settling_others")
             await settle_for(self._store, self._storage, job_id, fence, item_ids)
 
     async def _write_manifests(
         self, lease: Lease, generation: int, hold: Hold, onlooker: Onlooker | None = None
     ) -> tuple[Tally, dict[str, tuple[ManifestPart, ...]]]:
         job_id = lease.job.job_id
-        writer = ManifestWriter(lease.job, self._storage, self._part_items)
+        writer = ManifestWriter(lease.job, self._storage, self._part_items, fence=lease.fence, generation=generation)
         former = FormerFiles(self._storage, lease, generation)
         after = 0
         while records := await self._store.items(job_id, after, _READ_ITEMS):
@@ -201,25 +220,26 @@ class Finisher:
         await hold.keep()
         return writer.tally, await writer.close()
 
-    async def _keep_former(self, status: JobStatus) -> None:
+    async def _keep_former(self, lease: Lease, status: JobStatus) -> None:
         """Keeps the metadata of the generation before; the store has it until this one ends, however often we try."""
         former = status.manifest
         if former is not None:
-            document = metadata_document(former)
-            await self._storage.put(status.job.job_id, {generation_key(former["generation"]): document})
+            documents = {generation_key(former["generation"]): metadata_document(former)}
+            await self._storage.put_under(lease.job.job_id, lease.fence, documents)
 
-    async def _remove_leftovers(self, job_id: str, parts: Parts) -> None:
+    async def _remove_leftovers(self, lease: Lease, generation: int, parts: Parts) -> None:
         """Removes parts that an earlier ending wrote and this one did not.
 
-        Only now, and only those: a finisher that slept through the loss of its lease may get here after another has
-        ended the job, and must not take away what that one wrote.
+        Only now, and only those; on S3 they stay without items. Under the fence, since a finisher that was stopped here
+        may go on after another generation has ended, which needs a part with that number again.
         """
+        job_id = lease.job.job_id
         for name in LISTS:
             written = {part.artifact.key for part in parts[name]}
             found = [key async for key in self._storage.keys(job_id, f"manifests/{name}/")]
-            for key in found:
-                if key not in written:
-                    await self._storage.remove(job_id, key)
+            left = [key for key in found if key not in written]
+            empty = {key: part_document(job_id, name, number_of(key), (), generation) for key in left}
+            await self._storage.withdraw(job_id, lease.fence, empty)
 
 
 def _check_balance(status: JobStatus, tally: Tally, parts: Parts) -> None:

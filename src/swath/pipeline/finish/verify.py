@@ -73,8 +73,9 @@ class _Verification:
         async for records in self._batches():
             await self._check_lists(records, lists)
             await self._check_artifacts(records)
-        for check in lists.values():
+        for name, check in lists.items():
             await check.end(self._findings)
+            await check.accept_emptied(len(parts.get(name, ())))
         self._check_counters(self._status)
         if metadata is not None:
             self._check_sums(metadata)
