@@ -167,7 +167,7 @@ class Finisher:
         `_account`, so the right is renewed meanwhile."""
         while lease.stopping and await self._book.sweep(lease, _SWEEP_ITEMS):
             await hold.keep()
-        await self._clear_rooms(lease)
+        await self._clear_rooms(lease, hold)
         reach("before_manifest")
         return await self._store.status(lease.job.job_id)
 
@@ -182,15 +182,19 @@ class Finisher:
         await self._keep_former(lease, status)
         return metadata_of(status, final_state(status.counts, lease.stopping), tally, parts)
 
-    async def _clear_rooms(self, lease: Lease) -> None:
-        """Settles every room that an earlier lease left behind: a worker's that made it after it had lost its lease, or
-        that of a former finisher, who can publish nothing from then on.
+    async def _clear_rooms(self, lease: Lease, hold: Hold) -> None:
+        """Settles every other room: a worker's that made it after it had lost its lease, or that of a former finisher,
+        who can publish nothing from then on.
 
-        There is no other lease. Hardly anything can have won in such a room; if it has, the rows say so. Rooms of
-        later leases are none of our business: they belong to a generation that began while this process was stopped.
+        There is no other lease, and that is confirmed after the rooms are listed: they might be those of a later
+        generation if this process was stopped meanwhile. Hardly anything can have won in such a room; if it has, the
+        rows say so.
         """
-        job_id, fences = lease.job.job_id, await self._storage.open_leases(lease.job.job_id)
-        winners: dict[int, list[str]] = {fence: [] for fence in fences if fence < lease.fence}
+        job_id = lease.job.job_id
+        fences = [fence for fence in await self._storage.open_leases(job_id) if fence != lease.fence]
+        if fences:
+            await hold.confirm()
+        winners: dict[int, list[str]] = {fence: [] for fence in fences}
         after = 0
         while winners and (records := await self._store.items(job_id, after, _READ_ITEMS)):
             for record in records:
@@ -215,7 +219,7 @@ class Finisher:
             if onlooker is not None:
                 await onlooker.pass_by(records)
             after = records[-1].seq
-        await self._clear_rooms(lease)
+        await self._clear_rooms(lease, hold)
         await former.end()
         await hold.keep()
         return writer.tally, await writer.close()
