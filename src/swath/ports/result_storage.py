@@ -142,6 +142,14 @@ class ResultStorage(Protocol):
         Files of one folder had better stand side by side."""
         ...
 
+    async def absent(self, job_id: str, sizes: Mapping[str, int]) -> set[str]:
+        """Of these published files, by key with the bytes that each must have at least, those that are not there or are
+        shorter.
+
+        In S3 a look is a request, so there it is taken at packs only; all other files count as there.
+        """
+        ...
+
     async def link(self, job_id: str, key: str, seconds: int) -> str | None:
         """A link with which anybody can download the file for so long, to be saved and never shown by a browser. None
         where files cannot be reached by a link. Raises ValueError when it cannot be good for so long."""

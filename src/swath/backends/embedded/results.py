@@ -21,6 +21,7 @@ from swath.backends.embedded import documents as documents_by_key
 from swath.backends.embedded import fenced_documents
 from swath.backends.embedded.disk_threads import DiskThreads
 from swath.backends.embedded.folders import (
+    absent_files,
     clear_in_pieces,
     enter,
     opened,
@@ -172,6 +173,13 @@ class FolderResults:
             return await self._with_job(job_id, lambda job: read_pieces(job, pieces))
         except FileNotFoundError:
             return [None] * len(pieces)
+
+    async def absent(self, job_id: str, sizes: Mapping[str, int]) -> set[str]:
+        """One look at the folder's entry for each, at its final place."""
+        try:
+            return await self._with_job(job_id, lambda job: absent_files(job, sizes))
+        except FileNotFoundError:
+            return {*sizes}
 
     async def link(self, job_id: str, key: str, seconds: int) -> str | None:  # noqa: ARG002 nobody reaches a folder by one
         """None: a folder is reached by its machine alone."""

@@ -140,6 +140,11 @@ class MemoryResults:
                 found.append(None)
         return found
 
+    async def absent(self, job_id: str, sizes: Mapping[str, int]) -> set[str]:
+        """Looks at each."""
+        files = self.files[job_id]
+        return {key for key, size in sizes.items() if len(files.get(key, b"")) < size or key not in files}
+
     async def link(self, job_id: str, key: str, seconds: int) -> str | None:  # noqa: ARG002 there is no way in
         """None."""
         _check(key)

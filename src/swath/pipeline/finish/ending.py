@@ -8,6 +8,7 @@ to any more.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
@@ -18,9 +19,10 @@ from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, Unbalan
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus, final_state
 from swath.domain.lease import Lease
-from swath.domain.manifest import PART_ITEMS, JobMetadata, ManifestPart, Tally
+from swath.domain.manifest import MISSING_KEY, PART_ITEMS, JobMetadata, ManifestPart, Tally
 from swath.domain.transitions import JobState
 from swath.observe.crash_points import reach
+from swath.pipeline.finish.absent import AbsentFiles, state_without
 from swath.pipeline.finish.former import FormerFiles
 from swath.pipeline.finish.hold import EndingBook, Hold
 from swath.pipeline.finish.manifests import (
@@ -41,6 +43,8 @@ from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
 __all__ = ["Finisher", "Onlooker"]
+
+_log = logging.getLogger("swath.finish")
 
 _SWEEP_ITEMS: Final = 5_000
 _READ_ITEMS: Final = 1_000
@@ -173,14 +177,18 @@ class Finisher:
 
     async def _account(self, lease: Lease, status: JobStatus, hold: Hold, onlooker: Onlooker | None) -> JobMetadata:
         """Everything else but the end itself."""
-        tally, parts = await self._write_manifests(lease, status.generation, hold, onlooker)
+        absent = AbsentFiles(self._store, self._storage, lease.job)
+        tally, parts = await self._write_manifests(lease, status.generation, hold, [absent, *filter(None, [onlooker])])
+        await absent.end()
         _check_balance(status, tally, parts)
         await hold.keep()
         reach("before_leftovers")
         await self._remove_leftovers(lease, status.generation, parts)
         reach("before_former_metadata")
         await self._keep_former(lease, status)
-        return metadata_of(status, final_state(status.counts, lease.stopping), tally, parts)
+        await self._tell_missing(lease, status.generation, absent)
+        state = state_without(final_state(status.counts, lease.stopping), absent.items)
+        return metadata_of(status, state, tally, parts, absent.items)
 
     async def _clear_rooms(self, lease: Lease, hold: Hold) -> None:
         """Settles every other room: a worker's that made it after it had lost its lease, or that of a former finisher,
@@ -206,7 +214,7 @@ class Finisher:
             await settle_for(self._store, self._storage, job_id, fence, item_ids)
 
     async def _write_manifests(
-        self, lease: Lease, generation: int, hold: Hold, onlooker: Onlooker | None = None
+        self, lease: Lease, generation: int, hold: Hold, passing: Sequence[AbsentFiles | Onlooker] = ()
     ) -> tuple[Tally, dict[str, tuple[ManifestPart, ...]]]:
         job_id = lease.job.job_id
         writer = ManifestWriter(lease.job, self._storage, self._part_items, fence=lease.fence, generation=generation)
@@ -216,8 +224,8 @@ class Finisher:
             await hold.keep()
             await former.pass_by(records)
             await writer.add(records)
-            if onlooker is not None:
-                await onlooker.pass_by(records)
+            for one in passing:
+                await one.pass_by(records)
             after = records[-1].seq
         await self._clear_rooms(lease, hold)
         await former.end()
@@ -230,6 +238,16 @@ class Finisher:
         if former is not None:
             documents = {generation_key(former["generation"]): metadata_document(former)}
             await self._storage.put_under(lease.job.job_id, lease.fence, documents)
+
+    async def _tell_missing(self, lease: Lease, generation: int, absent: AbsentFiles) -> None:
+        """Lists the items whose files are missing; without any, removes the list of a former generation."""
+        job_id = lease.job.job_id
+        if absent.items:
+            told = "files of %d items of job %s are gone; `swath jobs retry %s --items %s/%s` runs these items again"
+            _log.error(told, absent.items, job_id, job_id, self._storage.location(job_id), MISSING_KEY)
+            await self._storage.put_under(job_id, lease.fence, {MISSING_KEY: absent.document()})
+        elif generation > 1:
+            await self._storage.withdraw(job_id, lease.fence, {MISSING_KEY: b""})
 
     async def _remove_leftovers(self, lease: Lease, generation: int, parts: Parts) -> None:
         """Removes parts that an earlier ending wrote and this one did not.

@@ -86,7 +86,7 @@ def part_document(job_id: str, list_name: str, number: int, lines: Sequence[byte
     return b'%s,"items":[\n%s\n]}%s' % (head[:-1], b",\n".join(lines), b"\n" * generation)
 
 
-def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts) -> JobMetadata:
+def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts, missing_items: int = 0) -> JobMetadata:
     """`job_metadata.json` of a job that ends in `state`. Follows from the store alone: no time of writing is in it."""
     first, last = tally.first_attempt_at, tally.last_attempt_at
     return JobMetadata(
@@ -108,6 +108,7 @@ def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts) 
         layout=status.job.layout.value,
         execution_policy=status.job.policy.as_json(),
         circuit_opened=status.circuit_opened,
+        missing_items=missing_items or msgspec.UNSET,
     )
 
 

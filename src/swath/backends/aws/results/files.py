@@ -81,6 +81,10 @@ class Files:
         except KeyError:
             raise KeyError(key) from None
 
+    async def exists(self, job: str, key: str) -> bool:
+        """Whether there is anything under the key."""
+        return await self._objects.exists(_path(job, key))
+
     async def read(self, job: str, key: str, start: int, length: int) -> bytes:
         """A piece of it. Raises as `get`."""
         try:

@@ -199,6 +199,12 @@ class S3Results:
         await all_ended([read(number, piece) for number, piece in enumerate(pieces)])
         return found
 
+    async def absent(self, job_id: str, sizes: Mapping[str, int]) -> set[str]:
+        """Asks for packs, which are few."""
+        packs = [key for key in sizes if pack_fence(key) is not None]
+        there = await asyncio.gather(*(self._files.exists(job_folder(job_id), key) for key in packs))
+        return {key for key, found in zip(packs, there, strict=True) if not found}
+
     async def link(self, job_id: str, key: str, seconds: int) -> str | None:
         """A presigned one; who follows it unpacks a compressed page."""
         check_key(key)
