@@ -18,6 +18,7 @@ from swath.backends.memory.site_book import MemorySiteBook
 from swath.bootstrap.services import open_services
 from swath.domain.layout import Layout
 from swath.domain.selection import Selection
+from swath.domain.versions import GENERATION_LABEL, SCRAPER_VERSION_LABEL, VERSION_LABEL, version_job_id
 from swath.pipeline.dispatch.rescue import Rescuer
 from swath.pipeline.finish.ending import Finisher
 from swath.pipeline.results.versions import VersionEnd
@@ -29,7 +30,16 @@ from swath.testing.contracts.orders import Store
 from tests import warm
 from tests.pipeline.making import FAILED, Made, end_lease, load, page
 
-__all__ = ["EVERYTHING", "LateFinisher", "all_files", "end", "make_second_generation", "near_clock", "run_again"]
+__all__ = [
+    "EVERYTHING",
+    "LateFinisher",
+    "all_files",
+    "end",
+    "make_second_generation",
+    "make_version",
+    "near_clock",
+    "run_again",
+]
 
 LEASE_SECONDS: Final = 60.0  # nothing runs out by itself while a busy machine is slow
 PATIENCE_SECONDS: Final = 60.0
@@ -114,7 +124,8 @@ async def run_again(store: Store, storage: ResultStorage, job_id: str = "job") -
 async def end(store: Store, storage: ResultStorage, clock: FakeClock) -> None:
     """Ends the job, after whoever had the right has lost it."""
     rescuer = Rescuer(store, storage, MemorySiteBook(clock), "other")
-    finisher = Finisher(store, store, storage, clock, "other", part_items=PART_ITEMS)
+    on_version = VersionEnd(store, storage)
+    finisher = Finisher(store, store, storage, clock, "other", part_items=PART_ITEMS, on_version=on_version)
     for _ in range(20):
         await rescuer.run_once()
         if await finisher.run_once() is not None:
@@ -134,6 +145,19 @@ async def make_second_generation(
     await store.retry("job", EVERYTHING)
     await store.cancel("job")
     await storage.open_lease("job", 1_000_000)
+
+
+async def make_version(store: Store, storage: ResultStorage, clock: FakeClock) -> str:
+    """A version of a job's results that only needs to be ended; answers with the id of its job."""
+    await load(store, list(ITEMS), "job", Layout.FILES)
+    await run_again(store, storage)
+    await end(store, storage, clock)
+    number = await store.add_version("job")
+    version = version_job_id("job", number)
+    labels = {VERSION_LABEL: str(number), GENERATION_LABEL: "1", SCRAPER_VERSION_LABEL: "2"}
+    await load(store, list(ITEMS), version, Layout.WARC, extracts="job", labels=labels)
+    await run_again(store, storage, version)
+    return version
 
 
 async def all_files(storage: ResultStorage, job_id: str = "job") -> dict[str, bytes]:

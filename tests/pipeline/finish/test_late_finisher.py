@@ -18,6 +18,7 @@ from tests.pipeline.finish.late import (
     all_files,
     end,
     make_second_generation,
+    make_version,
     near_clock,
     run_again,
 )
@@ -151,3 +152,21 @@ async def test_a_build_whose_manifests_are_not_fenced_is_found_out(
     await late.wake()
     assert (await document(storage, "job_metadata.json"))["generation"] == 2
     assert (await verify(store, storage, "job")).found == {"metadata_wrong": 1}
+
+
+@pytest.mark.req("Z10", "R6")
+@pytest.mark.parametrize("step", ["before_diff:1", "before_current_version:1"])
+async def test_a_finisher_of_a_version_that_wakes_up_late_does_not_decide_what_readers_get(
+    store: EmbeddedStore, storage: FolderResults, clock: FakeClock, start: Start, step: str
+) -> None:
+    version = await make_version(store, storage, clock)
+    late = start(SWATH_FREEZE_AT=step)
+    await late.frozen()
+    await end(store, storage, clock)
+    assert (await store.status("job")).current_version == 2
+    await store.set_current("job", 1)  # somebody wants the former one after all
+    before = await all_files(storage, version)
+    await late.wake()
+    assert (await store.status("job")).current_version == 1
+    assert await all_files(storage, version) == before
+    assert (await verify(store, storage, version)).problems == ()

@@ -24,11 +24,11 @@ __all__ = ["put", "withdraw"]
 
 def put(job: int, fence: int, documents: Mapping[str, bytes], *, fsync: bool) -> list[Artifact]:
     """Writes documents, each replacing its former whole. Raises FileNotFoundError when the room is gone."""
+    new = _new_name()
     with opened(enter(job, f"{LEASES}/{fence}")) as room:
         for folder, keys in groupby(documents, lambda key: key.rpartition("/")[0]):
             with opened(enter(job, folder or ".", create=True)) as target:
                 for key in keys:
-                    new = _new_name()
                     write_file(room, new, documents[key], fsync=fsync)
                     reach("before_document")
                     os.rename(new, key.rpartition("/")[2], src_dir_fd=room, dst_dir_fd=target)
