@@ -26,7 +26,7 @@ POINTS: Final = (
     "after_end",
 )
 # Each step of an ending at which a process may be stopped while another one ends the job, and the job is run again. Not
-# every ending reaches all of them: which does is said by tests/acceptance/test_late_finisher.py.
+# every ending reaches all of them.
 ENDING_POINTS: Final = (
     "after_ending_claim",
     "after_ending_room",

@@ -129,10 +129,11 @@ class Finisher:
     async def _give_up(self, lease: Lease) -> None:
         """Removes the room, which may have been made after a rescue, then releases what may still be ours.
 
-        Not before: with a room, a write that is still on its way could get through after somebody else has begun.
+        A room that cannot be removed now is removed by the next finisher before it writes anything.
         """
         with suppress(SwathError):
             await self._storage.settle(lease.job.job_id, lease.fence, ())
+        with suppress(SwathError):
             await self._book.release(lease.worker_id, lease.fence)
 
     def _put_off_after(self, error: BaseException, job_id: str) -> None:
