@@ -106,7 +106,10 @@ class ResultStorage(Protocol):
         ...
 
     async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
-        """Writes documents by key (manifests), each replacing its former whole; answers in the mapping's order."""
+        """Writes documents by key, each replacing its former whole; answers in the mapping's order.
+
+        Without a fence, so only for a caller that nobody else can get in the way of; manifests go by `put_under`.
+        """
         ...
 
     async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:

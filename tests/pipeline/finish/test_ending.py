@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 
@@ -253,6 +254,21 @@ async def test_an_ending_that_died_anywhere_is_completed_by_the_next_finisher(
             await store.release("second", rescued.fence)
         await ended(store, storage, clock, "second")
     await assert_verified(store, storage)
+
+
+@pytest.mark.req("Z10", "R4")
+async def test_a_folder_that_is_removed_during_the_ending_is_noticed(
+    storage: FolderResults, clock: FakeClock, hooked: None
+) -> None:
+    store = MemoryStore(clock)
+    await run(store, storage, IDS)
+    crash_points.install(lambda point: shutil.rmtree(storage._root / "job") if point == "before_leftovers" else None)
+    assert await finisher(store, storage, clock).run_once() is None
+    crash_points.install(None)
+    assert not (await store.status("job")).state.terminal
+    status = await ended(store, storage, clock)
+    assert (status.state, status.missing_items) == (JobState.PARTIALLY_COMPLETED, len(IDS))
+    assert (await storage.get("job", "missing_items.csv")).decode().splitlines() == ["item_id", *IDS]
 
 
 async def test_parts_that_no_list_has_any_more_are_removed(
