@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["EXPORT_POINTS", "PACK_POINTS", "POINTS", "WEBHOOK_POINTS", "install", "reach"]
+__all__ = ["ENDING_POINTS", "EXPORT_POINTS", "PACK_POINTS", "POINTS", "WEBHOOK_POINTS", "install", "reach"]
 
 # In the order of a job's path.
 POINTS: Final = (
@@ -23,6 +23,28 @@ POINTS: Final = (
     "before_manifest",
     "after_manifest_part",
     "after_job_metadata",
+    "after_end",
+)
+# Each step of an ending at which a process may be stopped while another one ends the job, and the job is run again. Not
+# every ending reaches all of them.
+ENDING_POINTS: Final = (
+    "after_ending_claim",
+    "after_ending_room",
+    "before_settling_others",
+    "before_manifest",
+    "before_former_files",
+    "before_former_removal",
+    "before_document",
+    "after_manifest_part",
+    "before_pack_removal",
+    "before_leftovers",
+    "before_withdrawal",
+    "before_former_metadata",
+    "before_diff",
+    "before_current_version",
+    "before_job_metadata",
+    "after_job_metadata",
+    "before_end",
     "after_end",
 )
 # Of a job whose results are packed, in a folder.
