@@ -1,4 +1,4 @@
-"""Who holds a SQLite file for writing: a real process, frozen by a real signal, is named by all that speak of a wait."""
+"""Who holds a SQLite file for writing: a real process, frozen by a real signal, is named wherever a wait is shown."""
 
 from __future__ import annotations
 

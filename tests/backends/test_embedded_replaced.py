@@ -171,7 +171,7 @@ async def test_a_store_without_its_schema_row_is_said_in_one_line(tmp_path: Path
     await EmbeddedStore.open(tmp_path, FakeClock()).close()
     with closing(sqlite3.connect(tmp_path / "swath.db")) as db, db:
         db.execute(edit)
-    with pytest.raises(UserError, match="no store of Swath, or a damaged one: .*schema.*SWATH_DATA") as raised:
+    with pytest.raises(UserError, match=r"no store of Swath, or a damaged one: .*schema.*SWATH_DATA") as raised:
         EmbeddedStore.open(tmp_path, FakeClock())
     assert "\n" not in str(raised.value)
     assert str(tmp_path / "swath.db") in str(raised.value)
