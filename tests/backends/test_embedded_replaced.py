@@ -75,6 +75,23 @@ async def test_nothing_is_committed_to_a_file_that_is_not_there_any_more(
     await store.close()
 
 
+async def test_without_the_check_an_ending_is_committed_to_a_file_that_nobody_can_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What SQLite does by itself, so the tests above would fail without the check."""
+    monkeypatch.setattr(OpenFiles, "check", lambda self: None)
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    await ready(store, items=3)
+    await run_all(store)
+    lease = await store.claim_ending("worker")
+    assert lease is not None
+    _remove(tmp_path)
+    ended = await store.end(lease, JobState.COMPLETED, {})
+    assert ended.state is JobState.COMPLETED
+    await store.close()
+    assert not (tmp_path / "swath.db").exists()
+
+
 async def test_a_replacement_in_the_midst_of_a_transaction_is_noticed_before_its_commit(tmp_path: Path) -> None:
     store = EmbeddedStore.open(tmp_path, FakeClock())
     await ready(store)
