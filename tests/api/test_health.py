@@ -71,7 +71,7 @@ async def test_a_controller_that_is_well_says_what_it_is(api: Api) -> None:
     found = await api.data("GET", "/health")
     assert (found["status"], found["version"]) == ("ok", __version__)
     assert 0 <= found["uptime_seconds"] < 300
-    assert found["store"] == {"state": "ok", "waiting_for": None}
+    assert found["store"] == {"state": "ok", "waiting_for": None, "held_by": None}
     assert (found["queue"]["pending"], found["queue"]["claimable"]) == (3, 3)
     assert found["queue"]["jobs"] == {"pending": 1}
     assert found["workers"] == {"embedded": False, "at_work": 0}
@@ -92,11 +92,11 @@ async def test_a_store_that_does_not_answer_is_named_and_no_path_of_it(api: Api,
     put_before(api, FaultyStore(api.services.store, fault=fault))
     answer = await api.client.get("/health")
     assert answer.json()["data"]["status"] == "waiting"
-    assert answer.json()["data"]["store"] == {"state": "waiting", "waiting_for": fault}
+    assert answer.json()["data"]["store"] == {"state": "waiting", "waiting_for": fault, "held_by": None}
     assert answer.json()["data"]["queue"] is None
     ready = await api.client.get("/readiness")
     assert (ready.status_code, ready.json()["error"]["code"]) == (503, "store_unavailable")
-    assert ready.json()["error"]["details"] == {"waiting_for": fault}
+    assert ready.json()["error"]["details"] == {"waiting_for": fault, "held_by": None}
     assert int(ready.headers["retry-after"]) > 0
     assert "secret" not in answer.text + ready.text
 
@@ -140,7 +140,7 @@ async def test_what_a_worker_waits_for_is_told(api: Api) -> None:
     await loaded(store, ["a", "b"])
     assert await store.claim("worker-elsewhere") is not None
     store.tell_waiting("worker-elsewhere", WaitingFor.DISK)
-    assert (await api.data("GET", "/health"))["store"] == {"state": "waiting", "waiting_for": "disk"}
+    assert (await api.data("GET", "/health"))["store"] == {"state": "waiting", "waiting_for": "disk", "held_by": None}
     assert (await api.client.get("/readiness")).status_code == 503
 
 

@@ -17,6 +17,8 @@ import msgspec
 from msgspec.structs import asdict
 
 from swath.backends.clock import SystemClock
+from swath.backends.embedded.examine import store_file
+from swath.backends.embedded.identity import OpenFiles
 from swath.backends.embedded.results import FolderResults
 from swath.backends.embedded.site_book import EmbeddedSiteBook
 from swath.backends.embedded.store import EmbeddedStore
@@ -42,6 +44,7 @@ __all__ = [
     "open_services",
     "open_sites",
     "require_aws",
+    "store_watch",
 ]
 
 _log = logging.getLogger("swath")
@@ -189,6 +192,17 @@ async def check_results(services: Services) -> None:
     if isinstance(services.settings.places.results, S3Place):
         with suppress(KeyError, StoreUnavailable):  # a worker waits for what does not answer
             await services.storage.get("swath", "job_metadata.json")
+
+
+def store_watch(settings: Settings) -> Callable[[], None]:
+    """A check for a process that starts others, and does not have the store open itself: it raises StoreReplaced once
+    the store's file is not the one that is there now. On AWS there is no such file."""
+    place = settings.places.store
+    if not isinstance(place, SqlitePlace):
+        return lambda: None
+    files = OpenFiles(store_file(place.folder), with_log=False)
+    files.opened(lambda: None)
+    return files.check
 
 
 def new_worker_id() -> str:

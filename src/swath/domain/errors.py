@@ -7,6 +7,7 @@ SwathError
 │   └── Conflict         the same id with other content
 │       └── Outdated     what the caller had read has changed meanwhile; read it again
 ├── StoreUnavailable     the store or the disk does not answer now; try again later
+├── StoreReplaced        the store's file was removed or replaced while it was open; only stopping helps
 ├── StoreDamaged         the store holds something that cannot be read; `jobs verify` says so too
 ├── LeaseLost            the worker no longer holds what it works on; its results are void
 ├── SiteHeld             a site is not to be visited now (closed, or its circuit is open); the item waits
@@ -37,6 +38,7 @@ __all__ = [
     "Outdated",
     "SiteHeld",
     "StoreDamaged",
+    "StoreReplaced",
     "StoreUnavailable",
     "SwathError",
     "Unbalanced",
@@ -116,6 +118,21 @@ class StoreUnavailable(SwathError):
     def __init__(self, message: str, waiting_for: WaitingFor) -> None:
         super().__init__(message)
         self.waiting_for = waiting_for
+
+
+class StoreReplaced(SwathError):
+    """The store's file is not the one that this process has open: somebody removed it or put another one in its place.
+
+    Whatever is written now would be lost, so the process stops at once. `path` is the file, `what` became of it.
+    """
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(
+            f"the store's file {path} was {what} while it was in use, so this process stops and nothing more counts; "
+            "see that the right store is in its place, then run the same command again"
+        )
+        self.path = path
+        self.what = what
 
 
 class StoreDamaged(SwathError):

@@ -114,6 +114,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     stopping: Stopping | None = None
     circuit_opened: str | None = None  # why, if it is open
     waiting_for: WaitingFor | None = None
+    held_by: str | None = None  # the process that keeps all others from writing to the store
     deleting: bool = False
     cost: float = 0.0  # of the items that have ended, in the operator's money, over all generations
     manifest: dict[str, Any] | None = None
@@ -155,6 +156,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "cache_hits": self.cache_hits,
             "missing_items": self.missing_items,
             "waiting_for": self.waiting_for,
+            "held_by": self.held_by,
             "sites": [msgspec.to_builtins(site) for site in self.sites],
             "circuit": {"state": "open" if self.circuit_opened else "closed", "reason": self.circuit_opened},
             "scraper_id": self.job.scraper_id,

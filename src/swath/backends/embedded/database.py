@@ -20,6 +20,7 @@ import msgspec
 import pydantic
 
 from swath.backends.bulletin import Bulletin
+from swath.backends.embedded.identity import OpenFiles
 from swath.backends.embedded.lookout import Lookout
 from swath.backends.embedded.opening import (
     BUSY_SECONDS,
@@ -49,6 +50,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         """Raises UserError for a file that is no store of ours, StoreUnavailable when not even reading is possible."""
         self.path = path
+        self._files = OpenFiles(path)
         self._write_connection: sqlite3.Connection | None = None
         self._read_connection: sqlite3.Connection | None = None
         self._glance_connection: sqlite3.Connection | None = None
@@ -57,7 +59,7 @@ class Database:
         self._tended = 0.0
         self._scrubber = Scrubber()
         try:
-            self._write_connection = open_writer(path)
+            self._write_connection = self._files.opened(lambda: open_writer(path))
         except sqlite3.Error as error:  # what cannot be written now may still be read; the next change tries again
             try:
                 with self._reading():
@@ -106,7 +108,7 @@ class Database:
     def _write(self, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._translating():
             if self._write_connection is None:
-                self._write_connection = open_writer(self.path)
+                self._write_connection = self._files.opened(lambda: open_writer(self.path))
         answer = self._transact(self._write_connection, "BEGIN IMMEDIATE", change, *args, **kwargs)
         self._pulse.beat()
         self._tend(self._write_connection)
@@ -136,7 +138,7 @@ class Database:
     def _reading(self) -> Iterator[sqlite3.Connection]:
         if self._read_connection is None:
             try:
-                self._read_connection = open_reader(self.path)
+                self._read_connection = self._files.opened(lambda: open_reader(self.path))
             except sqlite3.OperationalError as error:
                 try:
                     resting = open_resting(self.path)
@@ -175,6 +177,7 @@ class Database:
             run_in_turn(connection, begin, BUSY_SECONDS)
             try:
                 answer = work(connection, *args, **kwargs)
+                self._files.check()  # a commit to a file that is not there any more would succeed, and be lost
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:  # a full disk has rolled back by itself, and a second one hides the cause
@@ -187,6 +190,7 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
+            self._files.check()  # says more than what SQLite makes of a file that is gone
             raise translated(error, self.path) from error
         except (msgspec.MsgspecError, pydantic.ValidationError) as error:
             raise StoreDamaged(f"the store {self.path} holds a row that cannot be read: {error}") from error

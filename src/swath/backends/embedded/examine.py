@@ -9,6 +9,7 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,8 +17,23 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["StoreExam", "dead_workers", "examine", "job_ids", "sqlite_version", "store_file"]
+from swath.backends.embedded.holder import holder_of
+from swath.backends.embedded.site_file import SITES_FILE
 
+__all__ = [
+    "Held",
+    "StoreExam",
+    "dead_workers",
+    "examine",
+    "held_sites",
+    "held_store",
+    "job_ids",
+    "sqlite_version",
+    "store_file",
+]
+
+_HELD_SECONDS: Final = 1.0  # a transaction of ours is shorter
+_LOOK_SECONDS: Final = 0.05
 _BUSY_SECONDS: Final = 1.0
 _INTERRUPT_SECONDS: Final = 0.01
 
@@ -34,6 +50,39 @@ class StoreExam(msgspec.Struct, frozen=True, kw_only=True):
     complaint: str | None = None
     checked_whole: bool = False
     read_only: bool = False
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A process that keeps all others from writing to a file: `told` says so, `remedy` is what can be done."""
+
+    told: str
+    remedy: str
+    stopped: bool
+
+
+def held_store(folder: Path) -> Held | None:
+    """Who keeps the store locked: a process that is stopped, or one that holds it for longer than a second."""
+    return _held(store_file(folder))
+
+
+def held_sites(folder: Path) -> Held | None:
+    """The same of the site book."""
+    return _held(folder / SITES_FILE)
+
+
+def _held(file: Path) -> Held | None:
+    holder = holder_of(file)
+    deadline = time.monotonic() + _HELD_SECONDS
+    while holder is not None and not holder.stopped:
+        if time.monotonic() > deadline:
+            remedy = "see what it does, and end it if it hangs: nobody else can write meanwhile"
+            return Held(f"{file} is locked for more than {_HELD_SECONDS:g} s by {holder}", remedy, stopped=False)
+        time.sleep(_LOOK_SECONDS)
+        again = holder_of(file)
+        holder = again if again is not None and again.pid == holder.pid else None
+    if holder is None:
+        return None
+    return Held(f"{file} is locked by {holder}, so nobody else can write", holder.remedy, stopped=True)
 
 
 def sqlite_version() -> str:

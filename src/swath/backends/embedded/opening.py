@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from swath.backends.embedded.holder import holder_of
 from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION, UPGRADES
 from swath.domain.errors import StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
@@ -141,8 +142,18 @@ def _is_prepared(connection: sqlite3.Connection) -> bool:
 
 
 def _version_of(connection: sqlite3.Connection) -> int:
-    (found,) = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-    return int(found)
+    """Raises UserError for a file that does not say so, which is no store or only a part of one."""
+    row = None
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'meta'").fetchone():
+        row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    try:
+        return int(row[0])  # type: ignore[index]  # a row that is missing is one of the errors
+    except (TypeError, ValueError):
+        (path,) = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()
+        raise UserError(
+            f"{path} is no store of Swath, or a damaged one: it has no row `schema` in its table `meta`; put a backup "
+            "in its place, or choose another folder with SWATH_DATA"
+        ) from None
 
 
 def _check_version(connection: sqlite3.Connection) -> None:
@@ -173,7 +184,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
+    if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
         return  # a new store
     while (found := _version_of(connection)) in UPGRADES:
         for statement in UPGRADES[found]:
@@ -205,11 +216,19 @@ def boot_id() -> str:
     return "unknown"
 
 
+def _locked(path: Path) -> str:
+    holder = holder_of(path)
+    if holder is None:
+        return f"the store {path} is locked by another process"
+    remedy = f"; {holder.remedy}" if holder.stopped else ""
+    return f"the store {path} is locked by {holder}{remedy}"
+
+
 def translated(error: sqlite3.Error, path: Path) -> SwathError:
     """What an error of SQLite means to others."""
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
-        return StoreUnavailable(f"the store {path} is locked by another process", WaitingFor.STORE)
+        return StoreUnavailable(_locked(path), WaitingFor.STORE)
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         return StoreUnavailable(f"the disk under {path} is full or failing: {error}", WaitingFor.DISK)
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_NOTADB", "SQLITE_PERM")):

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from swath.backends.embedded import site_circuits, site_rows
-from swath.backends.embedded.site_file import SiteFile
+from swath.backends.embedded.site_file import SITES_FILE, SiteFile
 from swath.domain.bucket import Bucket
 from swath.domain.site import Breaker
 from swath.domain.site_circuit import Admission, SiteCircuit
@@ -34,7 +34,7 @@ class EmbeddedSiteBook:
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         """The folder must be there when the book is first used."""
-        self._file = SiteFile(folder / "sites.sqlite", clock)
+        self._file = SiteFile(folder / SITES_FILE, clock)
         self._seen: dict[str, SiteCircuit] = {}  # of sites that have had trouble
 
     def check(self) -> None:

@@ -19,18 +19,20 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
+from swath.backends.embedded.identity import OpenFiles
 from swath.backends.embedded.opening import BUSY_SECONDS, boot_id, translated
 from swath.backends.embedded.pulse import Pulse
-from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
+from swath.domain.errors import StoreDamaged, StoreReplaced, StoreUnavailable, SwathError, UserError
 from swath.ports.clock import Clock
 from swath.ports.site_book import SHARE_SECONDS
 
-__all__ = ["SiteFile"]
+__all__ = ["SITES_FILE", "SiteFile"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Work = Callable[Concatenate[sqlite3.Connection, float, P], T]
 
+SITES_FILE: Final = "sites.sqlite"  # beside the store's
 _VERSION: Final = 1
 _ASK_SECONDS: Final = (0.0002, 0.002)
 _TIDY_SECONDS: Final = 600.0
@@ -66,7 +68,7 @@ class SiteFile:
         self.path = path
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
-        self._inode = 0
+        self._files = OpenFiles(path)
         self._glancing = threading.Lock()
         self._glance_connection: sqlite3.Connection | None = None
         self._pulse = Pulse[bytes | None](path.with_name(path.name + "-pulse"))
@@ -134,11 +136,17 @@ class SiteFile:
             raise StoreDamaged(f"the site book {self.path} holds a row that cannot be read: {error}") from error
 
     def _opened(self) -> sqlite3.Connection:
-        """The connection to the file that is there now: who still had one that was removed would pace alone."""
-        if self._connection is None or _inode(self.path) != self._inode:
+        """The connection to the file that is there now: who still had one that was removed would pace alone.
+
+        Unlike the store's file it may be replaced at any time: nothing of any job is in it.
+        """
+        try:
+            self._files.check()
+        except StoreReplaced:
             self._let_go()
-            self._connection = _patiently(lambda: _open(self.path))
-            self._inode = _inode(self.path)
+            self._files = OpenFiles(self.path)
+        if self._connection is None:
+            self._connection = self._files.opened(lambda: _patiently(lambda: _open(self.path)))
         return self._connection
 
     def _transact(self, begin: str, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -158,13 +166,6 @@ class SiteFile:
         if begin == "BEGIN IMMEDIATE":
             self._pulse.beat()
         return answer
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return 0
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+import msgspec
+
 from swath.backends.embedded import (
     backlog,
     claims,
@@ -30,8 +32,10 @@ from swath.backends.embedded import (
     rescue,
 )
 from swath.backends.embedded.database import Database
+from swath.backends.embedded.holder import Holder, holder_of
 from swath.backends.embedded.leases import Times
 from swath.backends.embedded.service import EmbeddedService
+from swath.backends.embedded.site_file import SITES_FILE
 from swath.backends.host.presence import Presence
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.backlog import Backlog
@@ -117,13 +121,22 @@ class EmbeddedStore(EmbeddedService):
         await self._change(job_id, loading.abandon, job_id)
 
     async def status(self, job_id: str) -> JobStatus:
-        return await self._db.read(jobs.status, self._clock.boot(), job_id, self._presence.waiting_for)
+        status = await self._db.read(jobs.status, self._clock.boot(), job_id, self._presence.waiting_for)
+        return _with_holder(status, self._holder())
 
     async def jobs(
         self, after: str | None = None, limit: int = 100, *, states: Collection[JobState] = (), on_demand: bool = True
     ) -> list[JobStatus]:
         listing = jobs.Listing(after, limit, frozenset(states), on_demand)
-        return await self._db.read(jobs.jobs, self._clock.boot(), listing, self._presence.waiting_for)
+        found = await self._db.read(jobs.jobs, self._clock.boot(), listing, self._presence.waiting_for)
+        holder = self._holder()
+        return [_with_holder(status, holder) for status in found]
+
+    def _holder(self) -> Holder | None:
+        """The process that keeps all others from writing to one of the files: a stopped one, if there is one."""
+        path = self._db.path
+        found = [holder for file in (path, path.with_name(SITES_FILE)) if (holder := holder_of(file)) is not None]
+        return next((holder for holder in found if holder.stopped), found[0] if found else None)
 
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         times = self._times()
@@ -242,6 +255,16 @@ class EmbeddedStore(EmbeddedService):
         """Also lets go of this process's presence, so that what it still holds is rescued at once."""
         await self._db.close()
         self._presence.leave()
+
+
+def _with_holder(status: JobStatus, holder: Holder | None) -> JobStatus:
+    """A holder that is stopped holds up every job, also while nobody is there to wait for it."""
+    if holder is None or status.state.terminal:
+        return status
+    if not holder.stopped and status.waiting_for is not WaitingFor.STORE:
+        return status
+    waiting_for = status.waiting_for or WaitingFor.STORE
+    return msgspec.structs.replace(status, waiting_for=waiting_for, held_by=str(holder))
 
 
 def _job_of(lease: Lease | None) -> Collection[str]:

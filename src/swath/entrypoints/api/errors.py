@@ -10,7 +10,7 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from swath.domain.errors import BadInput, Conflict, StoreUnavailable, UnknownName, UserError
+from swath.domain.errors import BadInput, Conflict, StoreReplaced, StoreUnavailable, UnknownName, UserError
 from swath.entrypoints.api.envelope import ErrorEnvelope, request_id, said
 
 if TYPE_CHECKING:
@@ -151,6 +151,9 @@ def translated(error: Exception) -> ApiError:
         case StoreUnavailable(waiting_for=waiting_for):
             told = {"waiting_for": waiting_for}
             return ApiError(ErrorCode.STORE_UNAVAILABLE, str(error), told, retry_after=STORE_SECONDS)
+        case StoreReplaced(what=what):  # the controller ends; the path is no caller's business
+            message = f"the store was {what} while it was in use; the controller stops"
+            return ApiError(ErrorCode.STORE_UNAVAILABLE, message, {"waiting_for": "store"}, retry_after=STORE_SECONDS)
     return ApiError(ErrorCode.INTERNAL_ERROR, _EXAMPLES[ErrorCode.INTERNAL_ERROR])
 
 

@@ -36,12 +36,14 @@ _log = logging.getLogger("swath.standing")
 class Look(msgspec.Struct, frozen=True, kw_only=True):
     """What was found at `at`, on the boot clock. `jobs` are those that have not ended, by state.
 
-    `waiting_for` is what the store, or any worker of it, waits for; without an `answer` nothing else is known.
+    `waiting_for` is what the store, or any worker of it, waits for, and `held_by` the process that keeps all others
+    from writing to the store, if it is known; without an `answer` nothing else is known.
     """
 
     at: float
     answer: bool
     waiting_for: WaitingFor | None = None
+    held_by: str | None = None
     backlog: tuple[Backlog, ...] = ()
     jobs: Mapping[str, int] = {}
 
@@ -123,13 +125,15 @@ class Standing:
     async def _ask(self) -> Look:
         try:
             backlog = tuple(await self._store.backlog())
-            jobs, waiting_for = await self._open_jobs()
+            jobs, waiting_for, held_by = await self._open_jobs()
         except SwathError as error:  # a row that cannot be read, a table that is gone: a person has to see to it
             waiting_for = error.waiting_for if isinstance(error, StoreUnavailable) else WaitingFor.STORE
             self._tell(str(error))
             return Look(at=self._clock.boot(), answer=False, waiting_for=waiting_for)
         self._tell("")
-        return Look(at=self._clock.boot(), answer=True, waiting_for=waiting_for, backlog=backlog, jobs=jobs)
+        return Look(
+            at=self._clock.boot(), answer=True, waiting_for=waiting_for, held_by=held_by, backlog=backlog, jobs=jobs
+        )
 
     def _tell(self, trouble: str) -> None:
         """Once, until it changes or is over."""
@@ -137,18 +141,20 @@ class Standing:
             _log.error("how the store stands cannot be told: %s", trouble)
         self._told = trouble
 
-    async def _open_jobs(self) -> tuple[Mapping[str, int], WaitingFor | None]:
+    async def _open_jobs(self) -> tuple[Mapping[str, int], WaitingFor | None, str | None]:
         found: Counter[str] = Counter()
         waiting_for: WaitingFor | None = None
+        held_by: str | None = None
         after: str | None = None
         for _ in range(_MOST_PAGES):
             page = await self._store.jobs(after, _PAGE, states=OPEN_STATES)
             found.update(status.state.value for status in page)
             waiting_for = next((status.waiting_for for status in page if status.waiting_for is not None), waiting_for)
+            held_by = next((status.held_by for status in page if status.held_by is not None), held_by)
             if len(page) < _PAGE:
                 break
             after = page[-1].job.job_id
-        return found, waiting_for
+        return found, waiting_for, held_by
 
 
 def _standing(request: Request) -> Standing:

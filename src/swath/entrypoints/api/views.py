@@ -70,7 +70,8 @@ class SiteView(BaseModel):
 
 
 class JobView(BaseModel):
-    """A job as it stands. `waiting_for` is what holds it up through no fault of its own."""
+    """A job as it stands. `waiting_for` is what holds it up through no fault of its own; `held_by` is the process that
+    keeps all others from writing to the store, if it is known."""
 
     job_id: str
     status: JobState
@@ -83,6 +84,7 @@ class JobView(BaseModel):
     cache_hits: int | None
     missing_items: int
     waiting_for: str | None
+    held_by: str | None
     sites: list[SiteView]
     circuit: CircuitView
     scraper_id: str

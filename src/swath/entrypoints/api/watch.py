@@ -45,6 +45,7 @@ def status_event(status: JobStatus) -> Event:
         status.stopping,
         status.circuit_opened,
         status.waiting_for,
+        status.held_by,
         status.deleting,
         status.job.policy.as_json(),
     )

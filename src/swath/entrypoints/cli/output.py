@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from swath.domain.job import Counts, JobStatus
 
-__all__ = ["command", "counted", "describe", "print_json", "print_table", "span", "status_json", "troubles"]
+__all__ = ["command", "counted", "describe", "print_json", "print_table", "span", "status_json", "troubles", "waiting"]
 
 GAP: Final = "  "
 SHORTEST: Final = 12  # what is left of a column that gives way: less would name nothing
@@ -126,7 +126,7 @@ def troubles(status: JobStatus) -> list[str]:
         them = counted(status.missing_items, "item")
         found.append(f"files of {them} are gone: `jobs retry --items` takes {MISSING_KEY} of its results")
     if status.waiting_for is not None:
-        found.append(f"waiting for the {status.waiting_for}")
+        found.append(waiting(status))
     found += [
         f"site {site.name} is left alone, {site.why}: {span(site.waits_seconds)}" for site in status.sites if site.why
     ]
@@ -138,6 +138,12 @@ def troubles(status: JobStatus) -> list[str]:
     if status.deleting:
         found.append("being deleted")
     return found
+
+
+def waiting(status: JobStatus) -> str:
+    """What a job waits for, and which process it has to wait for."""
+    held = f", which is held by {status.held_by}" if status.held_by is not None else ""
+    return f"waiting for the {status.waiting_for}{held}"
 
 
 def _successes(counts: Counts) -> str:

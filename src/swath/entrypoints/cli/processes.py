@@ -12,11 +12,12 @@ import signal
 import sys
 import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import click
 
+from swath.domain.errors import StoreReplaced
 from swath.entrypoints.cli.metrics_port import MetricsPlace
 
 __all__ = ["keep_workers", "stop_with_parent"]
@@ -35,12 +36,28 @@ async def keep_workers(
     job_id: str | None = None,
     grace_seconds: float = 30.0,
     metrics: MetricsPlace | None = None,
+    check_store: Callable[[], None] = lambda: None,
 ) -> None:
-    """Keeps so many workers alive until `stop` is set, then asks them to stop and returns when all are gone."""
+    """Keeps so many workers alive until `stop` is set, then asks them to stop and returns when all are gone.
+
+    `check_store` is asked before one is started again. If it raises StoreReplaced, `stop` is set and that is raised
+    when all are gone: another one would begin a new store, and nobody would know.
+    """
+
+    async def keep(number: int) -> None:
+        arguments = [*([] if job_id is None else ["--job", job_id]), *_metrics_of(metrics, number)]
+        try:
+            await _keep_worker(f"worker {number}", stop, arguments, grace_seconds, check_store)
+        except StoreReplaced as error:  # not raised at once: that would kill the others
+            replaced.append(error)
+            stop.set()
+
+    replaced: list[StoreReplaced] = []
     async with asyncio.TaskGroup() as group:
         for number in range(1, processes + 1):
-            arguments = [*([] if job_id is None else ["--job", job_id]), *_metrics_of(metrics, number)]
-            group.create_task(_keep_worker(f"worker {number}", stop, arguments, grace_seconds))
+            group.create_task(keep(number))
+    if replaced:
+        raise replaced[0]
 
 
 def _metrics_of(metrics: MetricsPlace | None, number: int) -> list[str]:
@@ -51,7 +68,9 @@ def _metrics_of(metrics: MetricsPlace | None, number: int) -> list[str]:
     return ["--metrics-port", str(port), "--metrics-host", metrics.host]
 
 
-async def _keep_worker(name: str, stop: asyncio.Event, arguments: Sequence[str], grace_seconds: float) -> None:
+async def _keep_worker(
+    name: str, stop: asyncio.Event, arguments: Sequence[str], grace_seconds: float, check_store: Callable[[], None]
+) -> None:
     loop = asyncio.get_running_loop()
     delay_seconds = SHORTEST_DELAY_SECONDS
     while not stop.is_set():
@@ -65,11 +84,13 @@ async def _keep_worker(name: str, stop: asyncio.Event, arguments: Sequence[str],
         finally:
             if process.returncode is None:
                 process.kill()
+        check_store()
         if loop.time() - started_at >= STEADY_SECONDS:
             delay_seconds = SHORTEST_DELAY_SECONDS
         how = _how_it_ended(process)
         click.echo(f"swath: {name} (process {process.pid}) {how}; starting another in {delay_seconds:g} s", err=True)
         await _first(stop.wait(), asyncio.sleep(delay_seconds))
+        check_store()
         delay_seconds = min(2 * delay_seconds, LONGEST_DELAY_SECONDS)
 
 

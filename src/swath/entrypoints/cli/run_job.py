@@ -14,7 +14,7 @@ from swath.bootstrap.browsers import require_browser
 from swath.bootstrap.scrapers import make_registry
 from swath.bootstrap.services import Services, open_services
 from swath.bootstrap.workers import make_worker
-from swath.domain.errors import BadInput, StoreUnavailable
+from swath.domain.errors import BadInput, StoreReplaced, StoreUnavailable
 from swath.domain.job import Job, JobStatus
 from swath.domain.transitions import JobState
 from swath.entrypoints.cli.caretaker import bring_to_end
@@ -115,10 +115,13 @@ async def _look(services: Services, before: JobStatus, display: Display) -> JobS
         status = await services.status(before.job.job_id)
     except StoreUnavailable as error:
         status = msgspec.structs.replace(before, waiting_for=error.waiting_for)
+    except StoreReplaced:  # the worker meets that too, and ends in good order
+        return before
     display.show(status)
     job_id = status.job.job_id
     if status.waiting_for is not None and before.waiting_for is None:
-        display.note(f"job {job_id} waits for the {status.waiting_for}, and goes on by itself when it is back")
+        held = f" (held by {status.held_by})" if status.held_by is not None else ""
+        display.note(f"job {job_id} waits for the {status.waiting_for}{held}, and goes on by itself when it is back")
     if status.state is JobState.PAUSED and before.state is not JobState.PAUSED and status.circuit_opened is None:
         display.note(f"job {job_id} is paused; waiting for `{command('jobs', 'resume', job_id)}`")
     return status

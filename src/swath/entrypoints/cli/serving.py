@@ -17,7 +17,7 @@ import msgspec
 
 from swath.bootstrap.network import listening_ports, open_outside
 from swath.bootstrap.scrapers import make_registry
-from swath.bootstrap.services import Services, check_services, open_services
+from swath.bootstrap.services import Services, check_services, open_services, store_watch
 from swath.bootstrap.workers import make_keeper, make_worker
 from swath.entrypoints.api.app import make_app
 from swath.entrypoints.api.controller import Controller
@@ -129,7 +129,8 @@ def _works(controller: Controller, staff: Staff, stop: asyncio.Event) -> list[Co
     works = [make_keeper(controller.services, controller.registry, controller.outside).run(stop)]
     if staff.workers:
         grace_seconds = controller.settings.grace_seconds
-        works.append(keep_workers(staff.workers, stop, grace_seconds=grace_seconds))
+        check_store = store_watch(controller.settings)
+        works.append(keep_workers(staff.workers, stop, grace_seconds=grace_seconds, check_store=check_store))
     return works
 
 

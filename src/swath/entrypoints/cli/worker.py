@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from swath.bootstrap.scrapers import make_registry
-from swath.bootstrap.services import Services, check_services, open_services
+from swath.bootstrap.services import Services, check_services, open_services, store_watch
 from swath.bootstrap.workers import make_worker
 from swath.entrypoints.cli.metrics_port import MetricsPlace, serve_metrics
 from swath.entrypoints.cli.options import complete_jobs
@@ -68,7 +68,15 @@ async def _supervise(settings: Settings, job_id: str | None, processes: int, met
     stop_on_signals(stop, _notice(settings), settings.grace_seconds + LATE_SECONDS)
     async with open_services(settings) as services:
         await _check(services, job_id)
-    await keep_workers(processes, stop, job_id=job_id, grace_seconds=settings.grace_seconds, metrics=metrics)
+        check_store = store_watch(settings)
+    await keep_workers(
+        processes,
+        stop,
+        job_id=job_id,
+        grace_seconds=settings.grace_seconds,
+        metrics=metrics,
+        check_store=check_store,
+    )
 
 
 async def _check(services: Services, job_id: str | None) -> None:

@@ -6,6 +6,7 @@ Every loop of a worker reports here what it meets, each under a name of its own;
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -36,34 +37,39 @@ class Waits:
         self._worker_id = worker_id
         self._open: dict[str, WaitingFor] = {}
         self._told: WaitingFor | None = None
+        self._told_late = False  # that it is late was all there was to say
         self._lock = threading.Lock()
 
     def met(self, who: str, error: StoreUnavailable) -> None:
         """Something did not answer. Told every time, in case that the last word did not arrive."""
+        self._met(who, error.waiting_for, str(error), late=False)
+
+    def _met(self, who: str, what: WaitingFor, why: str, *, late: bool) -> None:
         with self._lock:
-            self._open[who] = error.waiting_for
-            self._tell(str(error))
+            self._open[who] = what
+            self._tell(why, late=late)
 
     def over(self, who: str) -> None:
         """It answers again, or nobody asks any more."""
         if who in self._open:
             with self._lock:
                 del self._open[who]
-                self._tell("it is back")
+                self._tell("it is back", late=False)
 
-    def _tell(self, why: str) -> None:
-        """Tells what was met first and is not over; logs it when that changes."""
+    def _tell(self, why: str, *, late: bool) -> None:
+        """Tells what was met first and is not over; logs it when that changes, or when the reason becomes known."""
         what = next(iter(self._open.values()), None)
         self._book.tell_waiting(self._worker_id, what)
-        if what is not self._told:
+        if what is not self._told or (what is not None and self._told_late and not late):
             _log.warning("waiting_for: %s (%s)", "nothing" if what is None else what, why)
+            self._told_late = late
         self._told = what
 
     @contextmanager
     def noticing(self, who: str, asked: WaitingFor) -> Iterator[None]:
         """Around one question: tells it when the answer is late, which a locked store makes it long before an error."""
-        late = StoreUnavailable(f"no answer for {LATE_SECONDS:g} s", asked)
-        timer = asyncio.get_running_loop().call_later(LATE_SECONDS, self.met, who, late)
+        late = functools.partial(self._met, who, asked, f"no answer for {LATE_SECONDS:g} s", late=True)
+        timer = asyncio.get_running_loop().call_later(LATE_SECONDS, late)
         try:
             yield
         except StoreUnavailable as error:

@@ -9,7 +9,16 @@ from typing import Final
 
 import msgspec
 
-from swath.domain.errors import BadInput, Conflict, LeaseLost, StoreUnavailable, SwathError, UnknownName, UserError
+from swath.domain.errors import (
+    BadInput,
+    Conflict,
+    LeaseLost,
+    StoreReplaced,
+    StoreUnavailable,
+    SwathError,
+    UnknownName,
+    UserError,
+)
 from swath.pipeline.dispatch.waits import RETRY_STORE_SECONDS, Waits
 from swath.pipeline.execute.rest import first_of
 
@@ -17,6 +26,7 @@ __all__ = ["Chore", "keep_doing"]
 
 _log = logging.getLogger("swath.worker")
 
+_OF_THE_PLACE: Final = (UserError, StoreReplaced)
 _OF_ONE_JOB: Final = (BadInput, Conflict, UnknownName)  # it was deleted meanwhile, say; the others go on
 
 
@@ -34,8 +44,9 @@ class Chore(msgspec.Struct, frozen=True):
 
 
 async def keep_doing(chore: Chore, waits: Waits, stop: asyncio.Event) -> None:
-    """Does it until told to stop, whatever comes of it but a UserError of the place as a whole: that a table is gone,
-    only a person can mend, so it is raised. What stays wrong is said once, until it changes or is over."""
+    """Does it until told to stop, whatever comes of it but a UserError of the place as a whole: that a table is gone or
+    the store's file was replaced, only a person can mend, so it is raised. What stays wrong is said once, until it
+    changes or is over."""
     told = ""
     while not stop.is_set():
         chore.occasion.clear()
@@ -50,7 +61,7 @@ async def keep_doing(chore: Chore, waits: Waits, stop: asyncio.Event) -> None:
         except LeaseLost as error:
             _log.warning("%s", error)
         except SwathError as error:
-            if isinstance(error, UserError) and not isinstance(error, _OF_ONE_JOB):
+            if isinstance(error, _OF_THE_PLACE) and not isinstance(error, _OF_ONE_JOB):
                 raise
             if str(error) != told:
                 told = str(error)

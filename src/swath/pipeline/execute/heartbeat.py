@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 
-from swath.domain.errors import StoreUnavailable, SwathError
+from swath.domain.errors import StoreReplaced, StoreUnavailable, SwathError
 from swath.domain.lease import Directive
 from swath.pipeline.dispatch.waits import RETRY_STORE_SECONDS, Waits
 from swath.ports.clock import Clock
@@ -66,6 +66,8 @@ class Heartbeat:
             await self.run_once()
         except StoreUnavailable as error:
             self._waits.met("heartbeat", error)
+            return False
+        except StoreReplaced:  # the worker's other loops meet it within a second, and end the worker with one line
             return False
         except SwathError as error:
             if str(error) != self._told:  # said once, until it changes or is over

@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from swath.domain.errors import BadInput, StoreDamaged, StoreUnavailable, SwathError, UserError
+from swath.domain.errors import BadInput, StoreDamaged, StoreReplaced, StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Lease
 from swath.kit.scraper import Scraper
@@ -95,6 +95,8 @@ class Worker:
             if not stop.is_set():  # one of them broke off, and the others do not know
                 for service in services:
                     service.cancel()
+            if any(_met_another_store(service) for service in services):
+                self._drop_all()
             await self._drain(services)
         finally:
             for service in services:
@@ -102,7 +104,7 @@ class Worker:
             ends = await asyncio.gather(*services, return_exceptions=True)
             await heartbeat.stop()
             await self._house.resign()
-        for end in ends:
+        for end in sorted(ends, key=lambda end: not isinstance(end, StoreReplaced)):
             if isinstance(end, Exception):
                 raise end
 
@@ -219,7 +221,7 @@ class Worker:
     def _ended(self, lease: Lease, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if error is not None and not isinstance(error, StoreReplaced):  # that is said once, when the worker ends
             _tell_of(error)
         if (runner := self._runners.pop(lease.fence, None)) is not None:
             if error is not None:
@@ -269,6 +271,13 @@ class Worker:
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 
+    def _drop_all(self) -> None:
+        """Lets go of everything at once, and tidies nothing up: the folders may belong to another store by now."""
+        for task in self._tasks:
+            task.cancel()
+        for runner in list(self._runners.values()):
+            runner.abandon()
+
     async def _drain(self, services: Sequence[asyncio.Task[None]]) -> None:
         """Hands back what has not begun, waits for the rest, and interrupts it when the grace period is over."""
         for runner in list(self._runners.values()):
@@ -278,6 +287,10 @@ class Worker:
             await runner.interrupt()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=INTERRUPT_SECONDS)
+
+
+def _met_another_store(service: asyncio.Task[None]) -> bool:
+    return service.done() and not service.cancelled() and isinstance(service.exception(), StoreReplaced)
 
 
 def _tell_of(error: BaseException) -> None:

@@ -26,10 +26,12 @@ _NO_KEY: Final[dict[str, Any]] = {"security": []}
 
 
 class StoreHealth(BaseModel):
-    """`waiting_for`: what has to come back before work goes on; it does so by itself."""
+    """`waiting_for`: what has to come back before work goes on; it does so by itself. `held_by`: the process on the
+    controller's machine that keeps all others from writing to the store, if that is why."""
 
     state: Literal["ok", "waiting"]
     waiting_for: WaitingFor | None
+    held_by: str | None
 
 
 class QueueHealth(BaseModel):
@@ -88,7 +90,7 @@ async def health(controller: Control, standing: StandingOf) -> Response:
             status=state,
             version=__version__,
             uptime_seconds=round(max(0.0, controller.services.clock.now() - controller.started_at), 1),
-            store=StoreHealth(state=state, waiting_for=look.waiting_for),
+            store=StoreHealth(state=state, waiting_for=look.waiting_for, held_by=look.held_by),
             queue=_queue(look),
             workers=WorkersHealth(
                 embedded=controller.worker is not None, at_work=look.workers if look.answer else None
@@ -109,7 +111,7 @@ async def readiness(controller: Control, standing: StandingOf) -> Response:
     """Whether the controller can take work: 200 exactly when what is configured is healthy, else 503."""
     look = await standing.look()
     if not look.answer or look.waiting_for is not None:
-        details = {"waiting_for": look.waiting_for}
+        details = {"waiting_for": look.waiting_for, "held_by": look.held_by}
         raise ApiError(ErrorCode.STORE_UNAVAILABLE, "work waits for the store", details, retry_after=RETRY_SECONDS)
     proxies = _proxies(controller)
     if proxies and not any(tier.well for tier in proxies.values()):

@@ -95,9 +95,13 @@ def check_store(subject: Subject) -> Finding:
     version = examine.sqlite_version()
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SQLITE:
         return fail(f"SQLite is {version}", "use a Python that is built with SQLite 3.35 or newer")
+    if (held := examine.held_store(place.folder)) is not None:
+        return fail(held.told, held.remedy) if held.stopped else warn(held.told, held.remedy)
     exam = examine.examine(place.folder, QUICK_CHECK_SECONDS)
-    if exam is None:
-        return ok(f"SQLite {version}; there is no store yet")
+    return ok(f"SQLite {version}; there is no store yet") if exam is None else _store_found(version, exam)
+
+
+def _store_found(version: str, exam: examine.StoreExam) -> Finding:
     size = f"{exam.file_bytes / MIB:,.1f} MiB, write-ahead log {exam.log_bytes / MIB:,.1f} MiB"
     if exam.complaint is not None:
         return fail(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from swath.backends.embedded import examine
 from swath.bootstrap.services import make_directory, open_sites
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.site_circuit import CircuitState
@@ -24,6 +25,8 @@ def check_sites(subject: Subject) -> Finding:
     place = subject.settings.places.store
     if isinstance(place, SqlitePlace) and not (place.folder / "sites.sqlite").is_file():
         return ok(f"policies of {entries}; none was visited yet")
+    if isinstance(place, SqlitePlace) and (locked := examine.held_sites(place.folder)) is not None:
+        return fail(locked.told, locked.remedy) if locked.stopped else warn(locked.told, locked.remedy)
     try:
         held = asyncio.run(_held(subject))
     except StoreUnavailable as error:
