@@ -7,6 +7,7 @@ there is of it first. After: claims.py.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Collection, Sequence
 from enum import Enum, auto
@@ -26,6 +27,7 @@ from swath.ports.job_store import Batch, Loaded
 
 __all__ = ["abandon_in_pieces", "load_in_pieces", "order_in_pieces", "seal_in_pieces"]
 
+_AT_ONCE: Final = 100  # rows that are encoded in no time
 _CLEARED: Final = 1_000  # rows of an unfinished batch, in one transaction
 _BEING_CLEARED: Final = ""  # in the place of a digest
 
@@ -43,8 +45,7 @@ async def load_in_pieces(database: Database, job_id: str, batch: Batch) -> Loade
     def news(_: object) -> Collection[str]:
         return (job_id,)
 
-    rows = loading.rows_of(batch)
-    pieces = _cut(rows)
+    pieces = await _pieces(batch)
     while isinstance(turn := await database.write_news(news, _begin, job_id, batch, whole=len(pieces) == 1), _Turn):
         if turn is _Turn.GO_ON:
             for piece in pieces:
@@ -52,6 +53,13 @@ async def load_in_pieces(database: Database, job_id: str, batch: Batch) -> Loade
                 reach("after_load_piece")
             return await database.write_news(news, _close, job_id, batch)
     return turn
+
+
+async def _pieces(batch: Batch) -> list[Sequence[ItemRow]]:
+    """The rows of a batch, as one transaction after the other writes them."""
+    if len(batch.items) <= _AT_ONCE:
+        return _cut(loading.rows_of(batch))
+    return await asyncio.to_thread(lambda: _cut(loading.rows_of(batch)))  # so that the event loop can go on
 
 
 def _cut(rows: Sequence[ItemRow]) -> list[Sequence[ItemRow]]:
@@ -145,7 +153,7 @@ def _seal(db: sqlite3.Connection, boot: float, job_id: str, batches: int) -> Job
 async def order_in_pieces(database: Database, boot: float, job: Job, batch: Batch) -> JobStatus:
     """See JobStore.order."""
     job_id = job.job_id
-    if len(_cut(loading.rows_of(batch))) == 1:
+    if len(await _pieces(batch)) == 1:
         whole = await database.write_news(lambda _: (job_id,), _order, boot, job, batch)
         if whole is not None:
             return whole
