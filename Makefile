@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers browser demo test check fix chaos chaos-aws chaos-browser recordings soak slots fairness pacing fleet simulate load fuzz-api bench bench-browser profile bench-sync bench-export bench-reextract bench-site lock clean
+.PHONY: help setup servers browser demo test check fix chaos chaos-aws chaos-browser recordings soak lock-times slots fairness pacing fleet simulate load fuzz-api bench bench-browser profile bench-sync bench-export bench-reextract bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -72,6 +72,9 @@ recordings: $(VENV)/.dev browser ## An imported recording over 1,000 parcels of 
 
 soak: $(VENV)/.dev ## Run a million items and measure load, memory, claims and manifests (ARGS="--items 100000" for fewer)
 	@$(BIN)/python -m swath.testing.soak $(ARGS)
+
+lock-times: $(VENV)/.dev ## Measure how long each change of a large store keeps other writers waiting (ARGS="--mib 40 --items 10000")
+	@$(BIN)/python -m swath.testing.lock_times $(ARGS)
 
 slots: $(VENV)/.dev ## Measure how much of the allowed concurrency is used with 200 ms pages
 	@$(BIN)/python -m swath.testing.slot_use $(ARGS)

@@ -63,3 +63,25 @@ async def test_counters_follow_the_rows_through_generations(tmp_path: Path) -> N
     with closing(sqlite3.connect(tmp_path / "swath.db")) as db:
         generations = dict(db.execute("SELECT generation, count(*) FROM outcomes GROUP BY generation"))
     assert generations == {1: 6, 2: 3, 3: 3}
+
+
+@pytest.mark.req("J5")
+async def test_a_generation_that_a_former_version_has_begun_goes_on(tmp_path: Path) -> None:
+    """It wrote all rows at once, and had one rank for all retries."""
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    await ready(store, items=6)
+    await run_all(store)
+    await end_job(store)
+    with closing(sqlite3.connect(tmp_path / "swath.db", isolation_level=None)) as db:
+        db.execute("INSERT INTO waiting SELECT job_no, 3, 0, seq FROM items WHERE seq > 2")
+        db.execute("UPDATE items SET state = 0, fence = 0 WHERE seq > 2")
+        db.execute("UPDATE jobs SET state = 'pending', generation = 2, success = 2, started_at = NULL")
+    lease = await claimed(store)
+    assert {item.seq for item in lease.items} <= {3, 4, 5, 6}
+    await store.cancel("job")
+    await store.release("worker", lease.fence)
+    status = await end_job(store)
+    assert (status.generation, status.counts.success, status.counts.cancelled) == (2, 2, 4)
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "swath.db")) as db:
+        assert db.execute("SELECT count(*) FROM waiting").fetchone() == (0,)

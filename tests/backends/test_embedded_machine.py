@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
+from swath.backends.embedded import generations, load_pieces, rescue
 from swath.backends.embedded.store import EmbeddedStore
 from swath.testing.clock import FakeClock
 from swath.testing.contracts import LEASE_SECONDS, Kill, Store, StoreMachine, machine_settings
@@ -28,6 +29,10 @@ class EmbeddedMachine(StoreMachine):
 
 @pytest.mark.req("Z1", "Q2", "J3", "J4", "J5", "S1", "S3", "S4", "S6", "W5")
 @pytest.mark.timeout(3600)
-def test_the_embedded_store_driven_at_random_keeps_its_promises() -> None:
+def test_the_embedded_store_driven_at_random_keeps_its_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So that its small jobs too are loaded and retried in several transactions.
+    monkeypatch.setattr(load_pieces, "first_piece", lambda costs: min(3, len(list(costs))))
+    monkeypatch.setattr(rescue, "first_piece", lambda costs: min(1, len(list(costs))))
+    monkeypatch.setattr(generations, "_LOOKED_AT", 3)
     profile = os.environ.get("SWATH_TEST_PROFILE", "fast")
     run_state_machine_as_test(EmbeddedMachine, settings=machine_settings(profile, examples=80))

@@ -12,7 +12,7 @@ import pytest
 from swath.backends.embedded import scrubbing
 from swath.backends.embedded.store import EmbeddedStore
 from swath.testing.clock import FakeClock
-from swath.testing.contracts.orders import batch, claim_all, end_job, order, run_all
+from swath.testing.contracts.orders import batch, end_job, order, run_all
 
 pytestmark = [pytest.mark.req("J5", "R2")]
 
@@ -149,20 +149,27 @@ async def test_what_another_process_has_finished_spares_nobody_the_next_time(
     assert (scraps(tmp_path), left_in(tmp_path)) == (0, {})
 
 
-async def test_a_large_store_is_scrubbed_only_while_no_lease_is_out(
+async def test_a_large_store_is_not_written_anew_and_keeps_nobody_waiting(
     store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scrubbing, "_LARGE_BYTES", 0)
-    monkeypatch.setattr(scrubbing, "_REST_TIMES", 0.0)  # the release of a lease may have scrubbed for the first
+    """Its log is cut off all the same, and rows and pages that are free are overwritten. Once somebody writes the file
+    anew while nobody uses it, nothing is left."""
+    monkeypatch.setattr(scrubbing, "MAX_BYTES", 4_096)
+    monkeypatch.setattr(scrubbing, "run_in_turn", None)
     secret = await jobs_of_all_sizes(store)
-    await loaded(store, "at-work", "other", 5)
-    leases = await claim_all(store)
-    await delete(store, secret[0])
-    assert scraps(tmp_path) == 1
-    for lease in leases:
-        await store.release("worker", lease.fence)
-    await delete(store, secret[1])
+    before = left_in(tmp_path)
+    with others_connection(tmp_path) as other:
+        other.execute("SELECT * FROM meta").fetchall()
+        for job_id in secret:
+            await delete(store, job_id)
     assert scraps(tmp_path) == 0
+    left = left_in(tmp_path)
+    assert set(left) <= {"swath.db"}
+    assert sum(left.values()) < sum(before.values()) / 10
+    await store.close()
+    with others_connection(tmp_path) as alone:
+        alone.execute("VACUUM")
+    assert left_in(tmp_path) == {}
 
 
 def scraps(folder: Path) -> int:

@@ -6,7 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["ENDING_POINTS", "EXPORT_POINTS", "PACK_POINTS", "POINTS", "WEBHOOK_POINTS", "install", "reach"]
+__all__ = [
+    "ENDING_POINTS",
+    "EXPORT_POINTS",
+    "PACK_POINTS",
+    "PIECE_POINTS",
+    "POINTS",
+    "WEBHOOK_POINTS",
+    "install",
+    "reach",
+]
 
 # In the order of a job's path.
 POINTS: Final = (
@@ -47,6 +56,8 @@ ENDING_POINTS: Final = (
     "before_end",
     "after_end",
 )
+# Between two of several transactions that make one change of a store that is one file.
+PIECE_POINTS: Final = ("after_load_piece", "after_retry_piece")
 # Of a job whose results are packed, in a folder.
 PACK_POINTS: Final = ("amid_append", "after_pack_rename")
 # Beyond the path of a job, and only of one that has a webhook.

@@ -1,7 +1,7 @@
 """JobControl: what a person does to a job after it was ordered. Before: ports/job_store.py took it in.
 
-Each call is one commit and answers with the job as it stands then. All raise UnknownName for a job that is not there,
-and Conflict for one that is being deleted (but `delete` itself, which may be repeated).
+Each call happens as a whole or not at all, and answers with the job as it stands then. All raise UnknownName for a job
+that is not there, and Conflict for one that is being deleted (but `delete` itself, which may be repeated).
 """
 
 from __future__ import annotations

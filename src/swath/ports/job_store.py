@@ -75,7 +75,10 @@ class JobStore(Protocol):
         ...
 
     async def order(self, job: Job, batch: Batch) -> JobStatus:
-        """Submits, loads and seals a job of one batch (number 0) in one commit, so that nobody ever sees a part of it.
+        """Submits, loads and seals a job of one batch (number 0), so that nobody ever sees a part of its items.
+
+        In one commit, unless that would keep other writers waiting: then the job is `loading` until it is whole, and
+        the same order again goes on with it.
 
         The same order with the same batch is answered as it stands. Raises Conflict for another order or other rows
         under the id, for a duplicate item id (naming it; then there is no job), and for a job that is being deleted.
@@ -106,7 +109,8 @@ class JobStore(Protocol):
         ...
 
     async def abandon(self, job_id: str) -> None:
-        """Removes a job that is still `loading`, with all its items, so that its id can be used again.
+        """Removes a job that is still `loading`, with all its items, so that its id can be used again. Broken off, it
+        is a deletion (ports/endings.py) that workers finish.
 
         Raises Conflict when it is no longer loading.
         """

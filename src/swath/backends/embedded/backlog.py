@@ -17,7 +17,8 @@ from swath.domain.job import Job
 __all__ = ["backlog"]
 
 _JOBS: Final = (
-    "SELECT j.job_no, j.total, j.concurrency, j.fresh, j.released, j.finished, j.generation, j.started_at, j.spec, "
+    "SELECT j.job_no, j.total, j.concurrency, j.fresh, j.released, j.finished, j.reopened, j.generation, "
+    "j.started_at, j.spec, "
     "j.total - j.success - j.failed - j.skipped - j.cancelled AS remaining, "
     "(SELECT json_group_array(s.worker) FROM shares AS s WHERE s.job_no = j.job_no AND s.demand > 0) AS workers, "
     "(SELECT coalesce(sum(s.waiting + s.running), 0) FROM shares AS s WHERE s.job_no = j.job_no) AS at_work "
@@ -60,7 +61,7 @@ def _claimable(db: sqlite3.Connection, times: Times, row: sqlite3.Row, order: Jo
         )
     )
     begun = due.get(Rank.SUSPECT, 0) + due.get(Rank.BEGUN, 0)
-    unbegun = due.get(Rank.UNTRIED, 0) + due.get(Rank.REOPENED, 0) + row["fresh"]
+    unbegun = due.get(Rank.UNTRIED, 0) + due.get(row["reopened"], 0) + row["fresh"]
     circuit = Circuit(finished=row["finished"], released=row["released"])
     most = unreleased(circuit, order.policy.circuit_breaker)
     return int(begun + (unbegun if most is None else min(most, unbegun)))

@@ -28,13 +28,13 @@ __all__ = ["claim"]
 # Each row of `waiting` is asked apart for what is due, because it is found by its key at once.
 _JOBS: Final = (
     "SELECT j.job_no, j.job_id, j.state, j.revision, j.priority, j.concurrency, j.total, j.fresh, j.next_seq, "
-    "j.served, j.released, j.finished, j.spec, "
+    "j.served, j.released, j.finished, j.reopened, j.spec, "
     "(SELECT count(*) FROM shares AS s WHERE s.job_no = j.job_no AND s.worker <> :worker AND s.demand > 0) AS others, "
     "EXISTS (SELECT 1 FROM waiting WHERE job_no = j.job_no AND rank = :suspect AND due <= :boot) AS suspect, "
     "EXISTS (SELECT 1 FROM waiting WHERE job_no = j.job_no AND rank = :begun AND due <= :boot) AS begun, "
     "j.fresh > 0 "
     "OR EXISTS (SELECT 1 FROM waiting WHERE job_no = j.job_no AND rank = :untried AND due <= :boot) "
-    "OR EXISTS (SELECT 1 FROM waiting WHERE job_no = j.job_no AND rank = :reopened) AS unbegun "
+    "OR EXISTS (SELECT 1 FROM waiting WHERE job_no = j.job_no AND rank = j.reopened) AS unbegun "
     "FROM jobs AS j INDEXED BY jobs_runnable WHERE j.state IN ('pending', 'running') AND j.stopping IS NULL "
     "AND j.deleting = 0 AND (:job_id IS NULL OR j.job_id = :job_id)"
 )
@@ -129,7 +129,7 @@ def _next_items(db: sqlite3.Connection, boot: float, job: _Ready) -> _Taken:
     most = enough if job.most is None else job.most
     begun = _count_due(db, job_no, Rank.BEGUN, boot, enough)
     untried = _count_due(db, job_no, Rank.UNTRIED, boot, min(enough, most))
-    reopened = _count_due(db, job_no, Rank.REOPENED, boot, min(enough, most))
+    reopened = _count_due(db, job_no, row["reopened"], boot, min(enough, most))
     claimable = begun + min(most, untried + reopened + row["fresh"])
     wanted = lease_size(claimable, row["others"] + 1, row["concurrency"], largest)
     came_back = heapq.merge(
@@ -138,13 +138,13 @@ def _next_items(db: sqlite3.Connection, boot: float, job: _Ready) -> _Taken:
     )
     waited = list(came_back)[:wanted]
     most -= sum(rank == Rank.UNTRIED for _, _, rank, *_ in waited)
-    waited += _waiting(db, job_no, Rank.REOPENED, boot, min(most, reopened, wanted - len(waited)))
-    most -= sum(rank == Rank.REOPENED for _, _, rank, *_ in waited)
+    waited += _waiting(db, job_no, row["reopened"], boot, min(most, reopened, wanted - len(waited)))
+    most -= sum(rank == row["reopened"] for _, _, rank, *_ in waited)
     fresh = _fresh(db, job_no, row["next_seq"], min(most, row["fresh"], wanted - len(waited)))
     return _Taken([*map(_leased, waited), *fresh], waited, len(fresh))
 
 
-def _count_due(db: sqlite3.Connection, job_no: int, rank: Rank, boot: float, most: int) -> int:
+def _count_due(db: sqlite3.Connection, job_no: int, rank: int, boot: float, most: int) -> int:
     (due,) = db.execute(
         "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE job_no = ? AND rank = ? AND due <= ? LIMIT ?)",
         (job_no, rank, boot, most),
@@ -152,7 +152,7 @@ def _count_due(db: sqlite3.Connection, job_no: int, rank: Rank, boot: float, mos
     return int(due)
 
 
-def _waiting(db: sqlite3.Connection, job_no: int, rank: Rank, boot: float, most: int) -> list[_Waiting]:
+def _waiting(db: sqlite3.Connection, job_no: int, rank: int, boot: float, most: int) -> list[_Waiting]:
     if most <= 0:
         return []
     return db.execute(
@@ -186,7 +186,8 @@ def _hold(db: sqlite3.Connection, job_no: int, fence: int, taken: _Taken) -> Non
     )
     seqs = msgspec.json.encode([item.seq for item in taken.items]).decode()
     db.execute(
-        "UPDATE items SET fence = ?, due = NULL WHERE job_no = ? AND seq IN (SELECT value FROM json_each(?) AS listed)",
+        "UPDATE items SET state = 0, fence = ?, due = NULL "  # the row of a reopened item still says how it had ended
+        "WHERE job_no = ? AND seq IN (SELECT value FROM json_each(?) AS listed)",
         (fence, job_no, seqs),
     )
 

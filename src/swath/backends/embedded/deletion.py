@@ -7,18 +7,35 @@ scrubbing.py.
 from __future__ import annotations
 
 import sqlite3
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
+from swath.backends.embedded.bounds import MAX_ROWS, PAGE_BYTES, first_piece, stored_bytes
+from swath.backends.embedded.jobs import row_of
 from swath.backends.embedded.leases import Purpose, Times, grant_right, job_under
 from swath.backends.embedded.scrubbing import note_scraps
 from swath.backends.embedded.specs import readable
+from swath.domain.errors import Conflict
 from swath.domain.lease import Lease
 from swath.domain.policy import ExecutionPolicy
+from swath.domain.transitions import JobState
 
-__all__ = ["claim_deletion", "delete_at", "purge"]
+__all__ = ["abandon", "claim_deletion", "clear_lists", "delete_at", "purge"]
 
 _DAY_SECONDS: Final = 86_400
-_TABLES: Final = ("outcomes", "waiting", "shares", "failures", "batches", "load_keys", "webhooks", "leases", "jobs")
+_LOOKED_AT: Final = 2_000  # rows in one transaction, of which as many go as it may remove
+
+# What a job has beside its items: the rest of the key of each row, and what it holds. The right to delete goes last.
+_TABLES: Final = {
+    "waiting": ("rank, due, seq", "0"),
+    "shares": ("worker", "length(queued) + length(begun)"),
+    "failures": ("kind", "0"),
+    "batches": ("number", "length(loaded)"),
+    "load_keys": ("key", "0"),
+    "webhooks": ("generation", "length(summary) + length(deliveries)"),
+    "leases": ("fence", "length(seqs)"),
+}
 
 
 def delete_at(ended_at: float, policy: ExecutionPolicy) -> float | None:
@@ -43,26 +60,89 @@ def claim_deletion(db: sqlite3.Connection, times: Times, worker_id: str, job_id:
     return None
 
 
-def purge(db: sqlite3.Connection, lease: Lease, limit: int) -> int:
-    """See Endings.purge. Pages of the file that become free are overwritten; scrubbing.py does what is left to do."""
+def purge(db: sqlite3.Connection, lease: Lease, limit: int) -> int | None:
+    """See Endings.purge; None when all items are gone and it has to be called again for the rest."""
+    job_no = job_under(db, lease, Purpose.DELETE)
+    with _overwriting(db):
+        (left,) = db.execute("SELECT total - purged FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
+        if _remove_items(db, job_no, limit):
+            return max(1, int(left))  # of a batch that is not whole there are rows that nobody has counted
+        return 0 if _remove_rest(db, job_no) else None
+
+
+def abandon(db: sqlite3.Connection, job_id: str) -> bool:
+    """See JobStore.abandon. Whether all of the job is gone; else this is called again, or workers go on with it."""
+    row = row_of(db, job_id)
+    job_no, state = row["job_no"], row["state"]
+    if state != JobState.LOADING:
+        raise Conflict(f"job {job_id!r} is {state}, not loading")
+    with _overwriting(db):
+        if not _remove_items(db, job_no, MAX_ROWS) and _remove_rest(db, job_no):
+            return True
+    db.execute("UPDATE jobs SET deleting = 1, delete_at = 0 WHERE job_no = ?", (job_no,))
+    return False
+
+
+@contextmanager
+def _overwriting(db: sqlite3.Connection) -> Iterator[None]:
+    """Pages of the file that become free are overwritten; scrubbing.py does what is left to do."""
     db.execute("PRAGMA secure_delete = ON")
     try:
-        return _purge(db, lease, limit)
+        yield
     finally:
         db.execute("PRAGMA secure_delete = FAST")
 
 
-def _purge(db: sqlite3.Connection, lease: Lease, limit: int) -> int:
-    job_no = job_under(db, lease, Purpose.DELETE)
-    rows = db.execute("SELECT seq FROM items WHERE job_no = ? ORDER BY seq LIMIT ?", (job_no, limit)).fetchall()
+def _remove_items(db: sqlite3.Connection, job_no: int, limit: int) -> bool:
+    """Removes the first items of a job with their ends, as many as one transaction may; False when there are none."""
+    rows = db.execute(
+        "SELECT i.seq, length(i.input) + length(i.item_id), (SELECT count(*) FROM outcomes AS o "
+        "WHERE o.job_no = i.job_no AND o.seq = i.seq), (SELECT coalesce(sum(length(o.ended)), 0) FROM outcomes AS o "
+        "WHERE o.job_no = i.job_no AND o.seq = i.seq) FROM items AS i WHERE i.job_no = ? ORDER BY i.seq LIMIT ?",
+        (job_no, min(limit, _LOOKED_AT)),
+    ).fetchall()
     if not rows:
-        for table in _TABLES:
-            db.execute(f"DELETE FROM {table} WHERE job_no = ?", (job_no,))  # noqa: S608 names are ours
-        note_scraps(db)
-        return 0
-    (last,) = rows[-1]
-    (left,) = db.execute("SELECT total - purged FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
+        return False
+    count = first_piece(
+        (1 + ends, PAGE_BYTES + stored_bytes(size) + stored_bytes(told)) for _, size, ends, told in rows
+    )
+    last = rows[count - 1][0]
     for table in ("outcomes", "items"):
         db.execute(f"DELETE FROM {table} WHERE job_no = ? AND seq <= ?", (job_no, last))  # noqa: S608 names are ours
-    db.execute("UPDATE jobs SET purged = purged + ? WHERE job_no = ?", (len(rows), job_no))
-    return int(left)
+    db.execute("UPDATE jobs SET purged = purged + ? WHERE job_no = ?", (count, job_no))
+    return True
+
+
+def _remove_rest(db: sqlite3.Connection, job_no: int) -> bool:
+    """Removes what else a job without items has, as much as one transaction may; True when the job is gone."""
+    found: list[tuple[str, str, tuple[Any, ...]]] = []
+    for table, (key, size) in _TABLES.items():
+        query = f"SELECT {key}, {size} FROM {table} WHERE job_no = ? LIMIT ?"  # noqa: S608 names are ours
+        rows = db.execute(query, (job_no, _LOOKED_AT)).fetchall()
+        found += [(table, key, row) for row in rows]
+        if len(rows) == _LOOKED_AT:
+            break
+    count = first_piece((1, PAGE_BYTES + stored_bytes(row[-1])) for *_, row in found)
+    for table, key, row in found[:count]:
+        where = " AND ".join(f"{column} = ?" for column in key.split(", "))
+        db.execute(f"DELETE FROM {table} WHERE job_no = ? AND {where}", (job_no, *row[:-1]))  # noqa: S608 names are ours
+    if count < len(found) or len(found) >= _LOOKED_AT:
+        return False
+    db.execute("DELETE FROM jobs WHERE job_no = ?", (job_no,))
+    note_scraps(db)
+    return True
+
+
+def clear_lists(db: sqlite3.Connection, job_no: int, first: int, last: int) -> int:
+    """Removes a piece of what retries have listed under these ranks, but never the list that the job goes by. Answers
+    with how many rows that were, so 0 says that there are no more."""
+    rows = db.execute(
+        "SELECT rank, seq FROM waiting WHERE job_no = ?1 AND rank BETWEEN ?2 AND ?3 AND rank <> coalesce("
+        "(SELECT reopened FROM jobs WHERE job_no = ?1 AND state IN ('pending', 'running', 'paused')), 0) LIMIT ?4",
+        (job_no, first, last, _LOOKED_AT),
+    ).fetchall()
+    db.executemany(
+        "DELETE FROM waiting WHERE job_no = ? AND rank = ? AND due = 0 AND seq = ?",
+        [(job_no, rank, seq) for rank, seq in rows],
+    )
+    return len(rows)

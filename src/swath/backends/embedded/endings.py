@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from swath.backends.embedded import outbox
-from swath.backends.embedded.deletion import delete_at
+from swath.backends.embedded.bounds import MAX_ROWS, PAGE_BYTES, first_piece, stored_bytes
+from swath.backends.embedded.deletion import clear_lists, delete_at
+from swath.backends.embedded.items import last_row
 from swath.backends.embedded.jobs import status
 from swath.backends.embedded.leases import Purpose, Times, grant_right, job_under
 from swath.backends.embedded.progress import read_progress
-from swath.backends.embedded.schema import STATE_CODES
+from swath.backends.embedded.schema import STATE_CODES, Rank
 from swath.backends.embedded.specs import decode_job, readable
 from swath.domain.attempt import Ended
 from swath.domain.job import JobStatus
@@ -26,6 +28,10 @@ from swath.domain.transitions import ItemState, JobState, check_job
 from swath.domain.webhook import Webhook
 
 __all__ = ["claim_ending", "end", "sweep"]
+
+_SWEPT: Final = MAX_ROWS // 2  # items that are looked at in one transaction; each has two rows or three
+_LAST_RANK: Final = (1 << 63) - 1
+_END_BYTES: Final = 250  # of an end that says only why it was cancelled
 
 
 def claim_ending(
@@ -50,33 +56,52 @@ def claim_ending(
 
 def sweep(db: sqlite3.Connection, times: Times, lease: Lease, limit: int) -> int:
     """See Endings.sweep. Nothing holds items now, so the unfinished ones are exactly the waiting and the fresh."""
-    job_no = job_under(db, lease, Purpose.END)
-    generation, stopping, next_seq, left = db.execute(
-        "SELECT generation, stopping, next_seq, total - success - failed - skipped - cancelled "
-        "FROM jobs WHERE job_no = ?",
-        (job_no,),
-    ).fetchone()
-    waiting = db.execute(
-        "SELECT w.rank, w.due, w.seq, i.progress FROM waiting AS w JOIN items AS i "
-        "ON i.job_no = w.job_no AND i.seq = w.seq WHERE w.job_no = ? LIMIT ?",
-        (job_no, limit),
-    ).fetchall()
-    fresh = db.execute(
-        "SELECT seq FROM items WHERE job_no = ? AND seq > ? ORDER BY seq LIMIT ?",
-        (job_no, next_seq, limit - len(waiting)),
-    ).fetchall()
+    job = _job_to_sweep(db, job_under(db, lease, Purpose.END))
+    job_no, stopping, next_seq = job["job_no"], job["stopping"], job["next_seq"]
+    waiting, fresh = _unfinished(db, job, limit)
     db.executemany(
         "DELETE FROM waiting WHERE job_no = ? AND rank = ? AND due = ? AND seq = ?",
-        [(job_no, rank, due, seq) for rank, due, seq, _ in waiting],
+        [(job_no, rank, due, seq) for rank, due, seq, *_ in waiting],
     )
-    ends = [_cancelled(seq, stopping, progress) for _, _, seq, progress in waiting]
-    ends += [_cancelled(seq, stopping, None) for (seq,) in fresh]
-    _write_ends(db, times, job_no, generation, lease.fence, ends)
+    ends = [_cancelled(seq, stopping, progress) for _, _, seq, progress, _ in waiting]
+    ends += [_cancelled(seq, stopping, None) for seq, _ in fresh]
+    _write_ends(db, times, job_no, job["generation"], lease.fence, ends)
     db.execute(
         "UPDATE jobs SET cancelled = cancelled + ?, next_seq = ?, fresh = fresh - ? WHERE job_no = ?",
         (len(ends), fresh[-1][0] if fresh else next_seq, len(fresh), job_no),
     )
-    return int(left)
+    return int(job["left"])
+
+
+def _job_to_sweep(db: sqlite3.Connection, job_no: int) -> sqlite3.Row:
+    cursor = db.execute(
+        "SELECT job_no, generation, stopping, next_seq, reopened, loaded_rows, unfinished, "
+        "total - success - failed - skipped - cancelled AS left FROM jobs WHERE job_no = ?",
+        (job_no,),
+    )
+    cursor.row_factory = sqlite3.Row
+    row: sqlite3.Row = cursor.fetchone()
+    return row
+
+
+def _unfinished(
+    db: sqlite3.Connection, job: sqlite3.Row, limit: int
+) -> tuple[list[tuple[int, float, int, bytes | None, int]], list[tuple[int, int]]]:
+    """What one transaction may sweep, at most `limit`: items that wait, then fresh ones, with the sizes of their rows.
+    An item's row is written anew as a whole."""
+    waiting = db.execute(
+        "SELECT w.rank, w.due, w.seq, i.progress, length(i.input) FROM waiting AS w JOIN items AS i "
+        "ON i.job_no = w.job_no AND i.seq = w.seq WHERE w.job_no = ? AND (w.rank < ? OR w.rank = ?) LIMIT ?",
+        (job["job_no"], Rank.REOPENED, job["reopened"], min(limit, _SWEPT)),
+    ).fetchall()
+    fresh = db.execute(
+        "SELECT seq, length(input) FROM items WHERE job_no = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+        (job["job_no"], job["next_seq"], last_row(job), min(limit, _SWEPT) - len(waiting)),
+    ).fetchall()
+    costs = [(3, stored_bytes(size) + 2 * PAGE_BYTES) for *_, size in waiting]  # these can lie anywhere
+    costs += [(2, stored_bytes(size) + _END_BYTES) for _, size in fresh]
+    count = first_piece(costs)
+    return waiting[:count], fresh[: max(0, count - len(waiting))]
 
 
 def _cancelled(seq: int, stopping: str, progress: bytes | None) -> Ended:
@@ -133,4 +158,5 @@ def end(
     if webhook is not None:
         outbox.put(db, job_no, webhook)
     db.execute("DELETE FROM leases WHERE fence = ?", (lease.fence,))
+    clear_lists(db, job_no, Rank.REOPENED + 1, _LAST_RANK)  # of a retry that was killed; mostly there is none
     return status(db, times.boot, lease.job.job_id)

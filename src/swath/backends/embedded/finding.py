@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from swath.backends.embedded.items import active_items, items_by_seq
+from swath.backends.embedded.items import active_items, items_by_seq, last_row, reopened_rank
 from swath.backends.embedded.jobs import row_of
 from swath.backends.embedded.schema import STATE_CODES
 from swath.domain.attempt import Finding
@@ -42,7 +42,7 @@ def find_items(
     found = _found(db, job, wanted, after, limit)
     seqs = found.seqs[:limit]
     looked_to = seqs[-1] if len(found.seqs) > limit else found.looked_to
-    records = items_by_seq(db, job["job_no"], seqs, boot_to_now)
+    records = items_by_seq(db, job, seqs, boot_to_now)
     return ItemPage([record for record in records if wanted.takes(record)], looked_to)
 
 
@@ -57,7 +57,7 @@ def _found(db: sqlite3.Connection, job: sqlite3.Row, wanted: ItemFilter, after: 
         kinds = dict(db.execute("SELECT kind, items FROM failures WHERE job_no = ?", (job_no,)))
         if sum(kinds.values()) == job["failed"]:  # or some failed without saying why
             return _by_kind(db, job_no, kinds, after, limit)
-    return _by_looking(db, job_no, wanted.state, after, limit)
+    return _by_looking(db, job, wanted.state, after, limit)
 
 
 def _by_kind(db: sqlite3.Connection, job_no: int, kinds: Collection[str], after: int, limit: int) -> _Found:
@@ -78,12 +78,28 @@ def _by_kind(db: sqlite3.Connection, job_no: int, kinds: Collection[str], after:
     return _Found(sorted(seq for seq in current if looked_to is None or seq <= looked_to), looked_to)
 
 
-def _by_looking(db: sqlite3.Connection, job_no: int, state: ItemState | None, after: int, limit: int) -> _Found:
+def _by_looking(db: sqlite3.Connection, job: sqlite3.Row, state: ItemState | None, after: int, limit: int) -> _Found:
+    job_no = job["job_no"]
     (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM items WHERE job_no = ?", (job_no,)).fetchone()
-    end = after + LOOKED_AT
+    last = min(last, last_row(job))
+    end = min(after + LOOKED_AT, last)
+    values = {
+        "job_no": job_no,
+        "after": after,
+        "end": end,
+        "state": None if state is None else STATE_CODES[state],
+        "rank": reopened_rank(job),
+        "limit": limit + 1,
+    }
+    fits = ":state IS NULL OR i.state = :state"
+    if state is ItemState.PENDING and reopened_rank(job) > 0:
+        fits += (
+            " OR EXISTS (SELECT 1 FROM waiting AS w "
+            "WHERE w.job_no = :job_no AND w.rank = :rank AND w.due = 0 AND w.seq = i.seq)"
+        )
     rows = db.execute(
-        "SELECT seq FROM items WHERE job_no = ?1 AND seq > ?2 AND seq <= ?3 AND (?4 IS NULL OR state = ?4) "
-        "ORDER BY seq LIMIT ?5",
-        (job_no, after, end, None if state is None else STATE_CODES[state], limit + 1),
+        f"SELECT i.seq FROM items AS i WHERE i.job_no = :job_no AND i.seq > :after AND i.seq <= :end AND ({fits}) "  # noqa: S608 our own words
+        "ORDER BY i.seq LIMIT :limit",
+        values,
     ).fetchall()
     return _Found([seq for (seq,) in rows], end if end < last else None)

@@ -14,13 +14,13 @@ import msgspec
 
 from swath.backends.embedded.jobs import row_of
 from swath.backends.embedded.progress import read_progress
-from swath.backends.embedded.schema import STATE_CODES, STATE_NAMES
+from swath.backends.embedded.schema import STATE_CODES, STATE_NAMES, Rank
 from swath.domain.attempt import Ended
 from swath.domain.errors import StoreDamaged, UnknownName
 from swath.domain.item import ItemRecord, PastEnd
-from swath.domain.transitions import ItemState
+from swath.domain.transitions import ItemState, JobState
 
-__all__ = ["active_items", "item", "items", "items_by_seq"]
+__all__ = ["active_items", "item", "items", "items_by_seq", "last_row", "reopened_rank"]
 
 _decode = msgspec.json.Decoder().decode
 _ended_decoder = msgspec.json.Decoder(Ended)
@@ -36,32 +36,70 @@ _QUERY = (
 # A row as the query gives it: whoever goes through a job reads millions of them, so they are not wrapped.
 _Row = tuple[int, str, bytes, int, int, bytes | None, float | None, int, float | None, bytes | None]
 
+_SEQ: Final = 0
 _STATE: Final = 3
 _GENERATION: Final = 7
 _ENDED: Final = 9
 
+_NO_BOUND: Final = (1 << 63) - 1
+_NO_RANK: Final = -1
+
 
 def items(db: sqlite3.Connection, job_id: str, after: int, limit: int, boot_to_now: float) -> list[ItemRecord]:
     """See JobStore.items. `boot_to_now` turns a time of the boot clock into Unix seconds."""
-    job_no = row_of(db, job_id)["job_no"]
-    found = db.execute(_QUERY + "AND i.seq > ? ORDER BY i.seq LIMIT ?", (job_no, after, limit))
-    return _records(db, job_no, found.fetchall(), boot_to_now)
+    job = row_of(db, job_id)
+    query = _QUERY + "AND i.seq > ? AND i.seq <= ? ORDER BY i.seq LIMIT ?"
+    found = db.execute(query, (job["job_no"], after, last_row(job), limit)).fetchall()
+    return _records(db, job["job_no"], _as_reopened(db, job, found), boot_to_now)
 
 
-def items_by_seq(db: sqlite3.Connection, job_no: int, seqs: Iterable[int], boot_to_now: float) -> list[ItemRecord]:
+def last_row(job: sqlite3.Row) -> int:
+    """The last number that an item of the job can have. A batch of which only a part is stored has no items yet."""
+    return _NO_BOUND if job["unfinished"] is None else int(job["loaded_rows"])
+
+
+def items_by_seq(db: sqlite3.Connection, job: sqlite3.Row, seqs: Iterable[int], boot_to_now: float) -> list[ItemRecord]:
     """These items, as far as they are there."""
-    found = (db.execute(_QUERY + "AND i.seq = ?", (job_no, seq)).fetchone() for seq in seqs)
-    return _records(db, job_no, [row for row in found if row is not None], boot_to_now)
+    found = (db.execute(_QUERY + "AND i.seq = ?", (job["job_no"], seq)).fetchone() for seq in seqs)
+    rows = [row for row in found if row is not None]
+    return _records(db, job["job_no"], _as_reopened(db, job, rows), boot_to_now)
 
 
 def item(db: sqlite3.Connection, job_id: str, item_id: str, boot_to_now: float) -> ItemRecord:
     """See JobStore.item."""
-    job_no = row_of(db, job_id)["job_no"]
-    found = db.execute(_QUERY + "AND i.item_id = ?", (job_no, item_id)).fetchall()
+    job = row_of(db, job_id)
+    query = _QUERY + "AND i.item_id = ? AND i.seq <= ?"
+    found = _as_reopened(db, job, db.execute(query, (job["job_no"], item_id, last_row(job))).fetchall())
     if not found:
         raise UnknownName(f"there is no item {item_id!r} in job {job_id!r}")
-    (record,) = _records(db, job_no, found, boot_to_now)
-    return msgspec.structs.replace(record, earlier=_earlier(db, job_no, found[0]))
+    (record,) = _records(db, job["job_no"], found, boot_to_now)
+    return msgspec.structs.replace(record, earlier=_earlier(db, job["job_no"], found[0]))
+
+
+def reopened_rank(job: sqlite3.Row) -> int:
+    """The rank in `waiting` of items that have not ended although their rows say so; one that there is not, if none."""
+    if job["reopened"] == Rank.REOPENED or JobState(job["state"]).terminal:
+        return _NO_RANK
+    return int(job["reopened"])
+
+
+def _as_reopened(db: sqlite3.Connection, job: sqlite3.Row, rows: list[_Row]) -> list[_Row]:
+    """The rows, those of items that wait since the last retry as they will be when they are leased."""
+    rank = reopened_rank(job)
+    if rank == _NO_RANK or not rows:
+        return rows
+    waiting = db.execute(
+        "SELECT w.seq FROM json_each(?) AS listed CROSS JOIN waiting AS w "
+        "ON w.job_no = ? AND w.rank = ? AND w.due = 0 AND w.seq = listed.value",
+        (msgspec.json.encode([row[_SEQ] for row in rows]).decode(), job["job_no"], rank),
+    )
+    seqs = {seq for (seq,) in waiting}
+    return [_reopened(row) if row[_SEQ] in seqs else row for row in rows]
+
+
+def _reopened(row: _Row) -> _Row:
+    seq, item_id, input_, _, _, _, _, generation, _, _ = row
+    return seq, item_id, input_, STATE_CODES[ItemState.PENDING], 0, None, None, generation, None, None
 
 
 def _earlier(db: sqlite3.Connection, job_no: int, row: _Row) -> tuple[PastEnd, ...]:

@@ -1,12 +1,13 @@
 """How a job and its items get into the embedded store, batch by batch. Each function runs inside one transaction.
 
-Before: pipeline/accept. After: claims.py hands the items out.
+Before: pipeline/accept. Beside: load_pieces.py, for batches that are too large for one transaction. After: claims.py
+hands the items out.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 from typing import Final
@@ -20,7 +21,23 @@ from swath.domain.job import Job, JobStatus
 from swath.domain.transitions import JobState, check_job
 from swath.ports.job_store import Batch, Duplicate, Loaded, LoadStart
 
-__all__ = ["abandon", "begin_load", "load", "order", "seal", "submit"]
+__all__ = [
+    "ItemRow",
+    "begin_load",
+    "check_next",
+    "duplicates",
+    "insert_rows",
+    "load",
+    "note",
+    "order",
+    "rows_of",
+    "seal",
+    "stored",
+    "submit",
+]
+
+ItemRow = tuple[str, int, bytes]
+"""Id, number and input of an item."""
 
 _STATEMENT_ROWS: Final = 250
 
@@ -79,42 +96,70 @@ def _check_open(row: sqlite3.Row) -> None:
 
 
 def load(db: sqlite3.Connection, job_id: str, batch: Batch) -> Loaded:
-    """See JobStore.load."""
+    """See JobStore.load, in one transaction: for a batch that is small, and a job in which no other is unfinished."""
     row = row_of(db, job_id)
+    loaded = stored(db, row, batch)
+    if loaded is None:
+        check_next(row, batch)
+        loaded = _insert(db, row["job_no"], batch, rows_of(batch))
+        note(db, row["job_no"], batch, loaded)
+    return loaded
+
+
+def stored(db: sqlite3.Connection, row: sqlite3.Row, batch: Batch) -> Loaded | None:
+    """What became of the batch when it was loaded; None when it was not. Raises Conflict if it was another then."""
     job_no: int = row["job_no"]
-    stored = db.execute(
+    found = db.execute(
         "SELECT digest, loaded FROM batches WHERE job_no = ? AND number = ?", (job_no, batch.number)
     ).fetchone()
-    if stored is not None:
-        if stored[0] != batch.digest:
-            told, row_number = _first_difference(db, job_no, batch)
-            raise Conflict(f"job {job_id!r} was loaded with other items: {told}", row_number)
-        return _loaded_decoder.decode(stored[1])
+    if found is None:
+        return None
+    if found[0] != batch.digest:
+        told, row_number = _first_difference(db, job_no, batch)
+        raise Conflict(f"job {row['job_id']!r} was loaded with other items: {told}", row_number)
+    return _loaded_decoder.decode(found[1])
+
+
+def check_next(row: sqlite3.Row, batch: Batch) -> None:
+    """Raises Conflict when the job takes no batches any more."""
     _check_open(row)
     if batch.number != row["batches"]:
         raise ValueError(f"batch {batch.number} came where {row['batches']} was due")
-    loaded = _insert(db, job_no, batch)
+
+
+def note(db: sqlite3.Connection, job_no: int, batch: Batch, loaded: Loaded) -> None:
+    """Makes it true that the batch is loaded: its items count from here on."""
     db.execute(
         "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
         (job_no, batch.number, batch.digest, batch.first_row, batch.rows, msgspec.json.encode(loaded)),
     )
     db.execute(
-        "UPDATE jobs SET total = total + ?1, fresh = fresh + ?1, batches = batches + 1, loaded_rows = loaded_rows + ?2 "
-        "WHERE job_no = ?3",
+        "UPDATE jobs SET total = total + ?1, fresh = fresh + ?1, batches = batches + 1, "
+        "loaded_rows = loaded_rows + ?2, unfinished = NULL WHERE job_no = ?3",
         (loaded.added, batch.rows, job_no),
     )
-    return loaded
 
 
-def _insert(db: sqlite3.Connection, job_no: int, batch: Batch) -> Loaded:
+def rows_of(batch: Batch) -> list[ItemRow]:
+    """As the table has them. By item id, because that index is what a large load waits for: each of its pages is then
+    visited once a batch."""
     encode = msgspec.json.encode
-    # By item id, because that index is what a large load waits for: each of its pages is then visited once a batch.
-    rows = sorted((item.item_id, item.seq, encode(item.input)) for item in batch.items)
+    return sorted((item.item_id, item.seq, encode(item.input)) for item in batch.items)
+
+
+def _insert(db: sqlite3.Connection, job_no: int, batch: Batch, rows: Sequence[ItemRow]) -> Loaded:
+    """Writes the items of a batch that are new."""
+    added = insert_rows(db, job_no, rows)
+    return Loaded(added, () if added == len(rows) else duplicates(db, job_no, batch))
+
+
+def insert_rows(db: sqlite3.Connection, job_no: int, rows: Sequence[ItemRow]) -> int:
+    """Writes items whose ids are new, and answers with how many these are."""
     added = 0
     for at in range(0, len(rows), _STATEMENT_ROWS):
         group = rows[at : at + _STATEMENT_ROWS]
         added += db.execute(_insert_statement(len(group)), (job_no, *chain.from_iterable(group))).rowcount
-    return Loaded(added, () if added == len(rows) else tuple(_duplicates(db, job_no, batch)))
+    return added
 
 
 @cache
@@ -124,13 +169,16 @@ def _insert_statement(rows: int) -> str:
     return f"INSERT OR IGNORE INTO items (job_no, item_id, seq, input) VALUES {values}"  # noqa: S608 only numbers
 
 
-def _duplicates(db: sqlite3.Connection, job_no: int, batch: Batch) -> Iterator[Duplicate]:
+def duplicates(db: sqlite3.Connection, job_no: int, batch: Batch) -> tuple[Duplicate, ...]:
+    """The rows of a batch whose ids earlier rows have."""
+    found = []
     for item in batch.items:
         (first,) = db.execute(
             "SELECT seq FROM items WHERE job_no = ? AND item_id = ?", (job_no, item.item_id)
         ).fetchone()
         if first != item.seq:
-            yield Duplicate(item.seq, item.item_id, first)
+            found.append(Duplicate(item.seq, item.item_id, first))
+    return tuple(found)
 
 
 def _first_difference(db: sqlite3.Connection, job_no: int, batch: Batch) -> tuple[str, int | None]:
@@ -178,12 +226,3 @@ def seal(db: sqlite3.Connection, boot: float, job_id: str, batches: int) -> JobS
             (JobState.PENDING.value, row["job_no"]),
         )
     return status(db, boot, job_id)
-
-
-def abandon(db: sqlite3.Connection, job_id: str) -> None:
-    """See JobStore.abandon."""
-    row = row_of(db, job_id)
-    if row["state"] != JobState.LOADING:
-        raise Conflict(f"job {job_id!r} is {row['state']}, not loading")
-    for table in ("leases", "items", "batches", "load_keys", "jobs"):
-        db.execute(f"DELETE FROM {table} WHERE job_no = ?", (row["job_no"],))  # noqa: S608 names are ours

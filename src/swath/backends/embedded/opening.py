@@ -7,10 +7,12 @@ import os
 import random
 import sqlite3
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from swath.backends.embedded.bounds import PAGE_BYTES, first_piece, stored_bytes
 from swath.backends.embedded.holder import holder_of
 from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION, UPGRADES
 from swath.domain.errors import StoreUnavailable, SwathError, UserError
@@ -32,7 +34,11 @@ BUSY_SECONDS: Final = 3.0  # a status says within five that somebody waits
 WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 EMPTY_BUSY_SECONDS: Final = 0.1
 _ASK_SECONDS: Final = (0.0005, 0.003)
+_WAITS: Final = 1_000  # rows of `waiting` that one transaction looks at after a restart of the machine
 CACHE_KIB: Final = 2 * 1024  # of each connection; the system's own cache does the rest, for all processes together
+
+_WaitKey = tuple[int, int, float, int]
+"""The key of a row of `waiting`."""
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
@@ -80,13 +86,24 @@ def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def empty_log(connection: sqlite3.Connection, busy_seconds: float = EMPTY_BUSY_SECONDS) -> bool:
-    """Writes the whole log into the file and cuts it off, if those who read let go in that time; whether they did."""
+    """Writes the whole log into the file and cuts it off, if those who read let go in that time; whether they did.
+
+    Writing it into the file keeps no writer waiting; cutting it off does, so that comes when nothing else is left.
+    """
     busy = 1
     with suppress(sqlite3.Error):
-        connection.execute(f"PRAGMA busy_timeout = {busy_seconds * 1000:.0f}")
+        deadline = time.monotonic() + busy_seconds
+        while not _is_written_back(connection) and time.monotonic() < deadline:
+            time.sleep(_ASK_SECONDS[1])
+        connection.execute(f"PRAGMA busy_timeout = {min(busy_seconds, EMPTY_BUSY_SECONDS) * 1000:.0f}")
         busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     connection.execute("PRAGMA busy_timeout = 0")
     return not busy
+
+
+def _is_written_back(connection: sqlite3.Connection) -> bool:
+    busy, in_log, in_file = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return not busy and in_log == in_file
 
 
 def run_in_turn(connection: sqlite3.Connection, statement: str, busy_seconds: float) -> None:
@@ -165,8 +182,7 @@ def _check_version(connection: sqlite3.Connection) -> None:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with _transaction(connection):
         _upgrade(connection)
         for statement in SCHEMA.split(";\n"):
             if statement.strip():
@@ -175,7 +191,14 @@ def _prepare(connection: sqlite3.Connection) -> None:
             "INSERT OR IGNORE INTO meta VALUES ('schema', ?), ('fence', 0), ('granted', 0)", (SCHEMA_VERSION,)
         )
         _check_version(connection)
-        _forget_other_boots(connection)
+    _forget_other_boots(connection)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -193,15 +216,38 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 
 def _forget_other_boots(connection: sqlite3.Connection) -> None:
-    """After a restart of the machine the boot clock begins anew: every lease is over and every wait is due."""
-    if _boot_of(connection) == boot_id():
-        return
-    connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot_id(),))
-    connection.execute("UPDATE leases SET expires = 0, renewed = 0")
-    connection.execute(
-        "UPDATE items SET due = 0 WHERE (job_no, seq) IN (SELECT job_no, seq FROM waiting WHERE due > 0)"
+    """After a restart of the machine the boot clock begins anew: every lease is over and every wait is due.
+
+    In pieces. Only the last one says that it is done, and nobody has the store open for work before that.
+    """
+    after: _WaitKey | None = (0, 0, 0.0, 0)
+    while after is not None:
+        with _transaction(connection):
+            after = None if _boot_of(connection) == boot_id() else _forget_waits(connection, after)
+
+
+def _forget_waits(connection: sqlite3.Connection, after: _WaitKey) -> _WaitKey | None:
+    """Makes the next waits due, as many as one transaction may. Answers with the last of them; None when all are."""
+    rows = connection.execute(
+        "SELECT w.job_no, w.rank, w.due, w.seq, length(i.input) FROM waiting AS w "
+        "JOIN items AS i ON i.job_no = w.job_no AND i.seq = w.seq "
+        "WHERE (w.job_no, w.rank, w.due, w.seq) > (?, ?, ?, ?) AND w.due > 0 "
+        "ORDER BY w.job_no, w.rank, w.due, w.seq LIMIT ?",
+        (*after, _WAITS),
+    ).fetchall()
+    if not rows:
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot_id(),))
+        connection.execute("UPDATE leases SET expires = 0, renewed = 0")
+        return None
+    due = rows[: first_piece((2, 3 * PAGE_BYTES + stored_bytes(size)) for *_, size in rows)]
+    connection.executemany(
+        "UPDATE items SET due = 0 WHERE job_no = ? AND seq = ?", [(job_no, seq) for job_no, _, _, seq, _ in due]
     )
-    connection.execute("UPDATE waiting SET due = 0 WHERE due > 0")
+    connection.executemany(
+        "UPDATE waiting SET due = 0 WHERE job_no = ? AND rank = ? AND due = ? AND seq = ?", [key for *key, _ in due]
+    )
+    job_no, rank, when, seq, _ = due[-1]
+    return job_no, rank, when, seq
 
 
 def _boot_of(connection: sqlite3.Connection) -> str | None:

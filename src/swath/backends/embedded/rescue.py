@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from swath.backends.embedded import outcomes, shares
+from swath.backends.embedded.bounds import PAGE_BYTES, first_piece, stored_bytes
 from swath.backends.embedded.leases import Times, give_back, held_items
 from swath.backends.embedded.progress import Progress
 from swath.backends.embedded.schema import STATE_CODES
@@ -40,15 +41,27 @@ class _Held(NamedTuple):
 
 def rescue(
     db: sqlite3.Connection, times: Times, worker_id: str, is_dead: Callable[[str], bool], running: Running
-) -> list[RescuedLease]:
-    """See LeaseBook.rescue."""
+) -> tuple[list[RescuedLease], bool]:
+    """See LeaseBook.rescue. Takes as many leases as one transaction may, and says whether there are more."""
     rows = db.execute("SELECT fence, job_no, worker, alone, renewed, expires, seqs FROM leases ORDER BY fence")
     leases = [_Held(*row) for row in rows.fetchall()]
     dead = {worker: is_dead(worker) for worker in {lease.worker for lease in leases}}
     lost = [lease for lease in leases if lease.expires <= times.boot or dead[lease.worker]]
-    ran = {worker: running(worker) for worker in {lease.worker for lease in lost}}
-    taken = [(lease, _take_away(db, times, worker_id, lease, ran[lease.worker])) for lease in lost]
-    return [msgspec.structs.replace(rescued, dead=dead[lease.worker]) for lease, rescued in taken]
+    count = first_piece(_cost(db, lease) for lease in lost)
+    ran = {worker: running(worker) for worker in {lease.worker for lease in lost[:count]}}
+    taken = [(lease, _take_away(db, times, worker_id, lease, ran[lease.worker])) for lease in lost[:count]]
+    found = [msgspec.structs.replace(rescued, dead=dead[lease.worker]) for lease, rescued in taken]
+    return found, count < len(lost)
+
+
+def _cost(db: sqlite3.Connection, lease: _Held) -> tuple[int, int]:
+    """Rows and bytes that change when the lease is taken away. The rows of its items are written anew as a whole."""
+    items, size = db.execute(
+        "SELECT count(*), coalesce(sum(length(i.input)), 0) FROM json_each(CAST(? AS TEXT)) AS listed "
+        "CROSS JOIN items AS i ON i.job_no = ? AND i.seq = listed.value WHERE i.fence = ? AND i.state = 0",
+        (lease.seqs, lease.job_no, lease.fence),
+    ).fetchone()
+    return 3 * items + 4, stored_bytes(size) + (3 * items + 4) * PAGE_BYTES
 
 
 def _take_away(

@@ -13,7 +13,7 @@ from swath.domain.transitions import ItemState
 
 __all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES", "UPGRADES", "Rank"]
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 # What makes a store of a former version one of the next, beside the tables and indexes that it does not have yet.
 # A process of the former version may still be at work on it, so what there is keeps its shape.
@@ -22,6 +22,10 @@ UPGRADES: Final[dict[int, tuple[str, ...]]] = {
     4: (
         "ALTER TABLE jobs ADD COLUMN versions INTEGER NOT NULL DEFAULT 1",
         "ALTER TABLE jobs ADD COLUMN current_version INTEGER NOT NULL DEFAULT 1",
+    ),
+    5: (
+        "ALTER TABLE jobs ADD COLUMN reopened INTEGER NOT NULL DEFAULT 3",
+        "ALTER TABLE jobs ADD COLUMN unfinished TEXT",
     ),
 }
 
@@ -42,7 +46,7 @@ class Rank(IntEnum):
     SUSPECT = 0
     BEGUN = 1
     UNTRIED = 2  # was leased and came back with nothing done to it
-    REOPENED = 3  # by a retry, and not leased since: as good as fresh
+    REOPENED = 3  # by a retry, and not leased since: as good as fresh. Each retry has a rank of its own from here on
 
 
 # Small columns come before large ones, which a reader of the former then need not touch.
@@ -89,7 +93,9 @@ CREATE TABLE IF NOT EXISTS jobs (
     manifest    BLOB,
     on_demand   INTEGER NOT NULL DEFAULT 0,  -- 1: somebody waits for it
     versions    INTEGER NOT NULL DEFAULT 1,  -- of its results; the first is its own
-    current_version INTEGER NOT NULL DEFAULT 1  -- which of them readers get
+    current_version INTEGER NOT NULL DEFAULT 1, -- which of them readers get
+    reopened    INTEGER NOT NULL DEFAULT 3,  -- the rank in `waiting` of the items that the last retry selected
+    unfinished  TEXT                         -- digest of a batch of which only a part is stored so far
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (job_no) WHERE state IN ('loading', 'pending', 'running', 'paused');
 CREATE INDEX IF NOT EXISTS jobs_runnable ON jobs (priority DESC, total, job_no) WHERE state IN ('pending', 'running');

@@ -2,7 +2,8 @@
 `secure_delete` reaches, and pages in the log.
 
 Before: deletion.py has removed the last row of a job, and says so in the same commit. After: nothing of it is in the
-files. The whole file is written anew for that, so it is done seldom: a store that often loses jobs does it for many.
+log, and if the store is small, nothing in its file either. The whole file is written anew for that, in one transaction,
+so it is done seldom, and never in a store that is larger than a transaction may be (decision 0028).
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import time
 from contextlib import suppress
 from typing import Final
 
+from swath.backends.embedded.bounds import MAX_BYTES
 from swath.backends.embedded.opening import empty_log, run_in_turn
 
 __all__ = ["Scrubber", "note_scraps"]
 
 _SECONDS: Final = 3.0  # in which those who read or write are to let go for a moment
 _REST_TIMES: Final = 200.0  # as long as it took, until the next time
-_LARGE_BYTES: Final = 1 << 30  # takes so long that leases could run out meanwhile
 _SCRUBBED: Final = (
     "INSERT INTO meta VALUES ('scrubbed', ?) ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)"
 )
@@ -48,13 +49,15 @@ class Scrubber:
         with suppress(sqlite3.Error):  # a full disk, or a store that is never at rest
             scraps = _scraps(db)
             self._put_off = scraps is not None
-            if scraps is None or _is_in_use(db) or not self._is_written_anew(db, scraps):
+            if scraps is None or not self._is_written_anew(db, scraps):
                 return
-            if empty_log(db, _SECONDS):
+            if empty_log(db):
                 db.execute(_SCRUBBED, (scraps,))
                 self._put_off = False
 
     def _is_written_anew(self, db: sqlite3.Connection, scraps: int) -> bool:
+        if not _is_small(db):
+            return True  # all that is done to it is to empty its log
         begun = time.monotonic()
         if scraps != self._written_for and begun >= self._rests_until:
             self._rests_until = begun + _SECONDS  # also if it fails
@@ -75,8 +78,7 @@ def _scraps(db: sqlite3.Connection) -> int | None:
     return last if last > told.get("scrubbed", 0) else None
 
 
-def _is_in_use(db: sqlite3.Connection) -> bool:
-    """Whether the store is large and leases are out."""
+def _is_small(db: sqlite3.Connection) -> bool:
+    """Whether all of the file may be written by one transaction."""
     (pages,), (page_bytes,) = db.execute("PRAGMA page_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
-    leased = db.execute("SELECT 1 FROM leases WHERE purpose = 'items' LIMIT 1").fetchone()
-    return pages * page_bytes > _LARGE_BYTES and leased is not None
+    return bool(pages * page_bytes <= MAX_BYTES)

@@ -1,8 +1,8 @@
 """EmbeddedStore: all parts of the store (ports/store.py) on one SQLite file.
 
-This file only joins the parts: what a transaction does is in loading.py, jobs.py, items.py, finding.py, control.py,
-generations.py, claims.py, backlog.py, finishing.py, leases.py, rescue.py, endings.py and deletion.py, how it is run in
-database.py, and who is alive in presence.py. Webhooks and keys: service.py.
+This file only joins the parts: what a transaction does is in loading.py, load_pieces.py, jobs.py, items.py, finding.py,
+control.py, generations.py, claims.py, backlog.py, finishing.py, leases.py, rescue.py, endings.py and deletion.py, how
+it is run in database.py, and who is alive in presence.py. Webhooks and keys: service.py.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from swath.backends.embedded import (
     items,
     jobs,
     leases,
+    load_pieces,
     loading,
     outcomes,
     rescue,
@@ -106,19 +107,19 @@ class EmbeddedStore(EmbeddedService):
         return await self._change(job.job_id, loading.submit, self._clock.boot(), job)
 
     async def order(self, job: Job, batch: Batch) -> JobStatus:
-        return await self._change(job.job_id, loading.order, self._clock.boot(), job, batch)
+        return await load_pieces.order_in_pieces(self._db, self._clock.boot(), job, batch)
 
     async def begin_load(self, job_id: str, key: str) -> LoadStart:
         return await self._change(job_id, loading.begin_load, job_id, key)
 
     async def load(self, job_id: str, batch: Batch) -> Loaded:
-        return await self._change(job_id, loading.load, job_id, batch)
+        return await load_pieces.load_in_pieces(self._db, job_id, batch)
 
     async def seal(self, job_id: str, batches: int) -> JobStatus:
-        return await self._change(job_id, loading.seal, self._clock.boot(), job_id, batches)
+        return await load_pieces.seal_in_pieces(self._db, self._clock.boot(), job_id, batches)
 
     async def abandon(self, job_id: str) -> None:
-        await self._change(job_id, loading.abandon, job_id)
+        await load_pieces.abandon_in_pieces(self._db, job_id)
 
     async def status(self, job_id: str) -> JobStatus:
         status = await self._db.read(jobs.status, self._clock.boot(), job_id, self._presence.waiting_for)
@@ -168,7 +169,7 @@ class EmbeddedStore(EmbeddedService):
         return await self._change(job_id, control.change_policy, self._clock.boot(), job_id, policy, expected)
 
     async def retry(self, job_id: str, selection: Selection) -> JobStatus:
-        return await self._change(job_id, generations.retry, self._clock.boot(), job_id, selection)
+        return await generations.retry(self._db, self._clock.boot(), job_id, selection)
 
     async def delete(self, job_id: str) -> JobStatus:
         return await self._change(job_id, control.delete, self._clock.boot(), job_id)
@@ -215,14 +216,19 @@ class EmbeddedStore(EmbeddedService):
     async def rescue(self, worker_id: str) -> list[RescuedLease]:
         self._enter(worker_id)
         dead = set(self._presence.dead())  # who dies later keeps its file, and what it says, until the next time
-        rescued = await self._db.write_news(
-            lambda found: {lease.job_id for lease in found},
-            rescue.rescue,
-            self._times(),
-            worker_id,
-            lambda worker: worker in dead or self._presence.is_dead(worker),
-            self._presence.running,
-        )
+        rescued: list[RescuedLease] = []
+        while True:
+            found, more = await self._db.write_news(
+                lambda answer: {lease.job_id for lease in answer[0]},
+                rescue.rescue,
+                self._times(),
+                worker_id,
+                lambda worker: worker in dead or self._presence.is_dead(worker),
+                self._presence.running,
+            )
+            rescued += found
+            if not more:
+                break
         for worker in dead:
             self._presence.forget(worker)
         return rescued
@@ -246,7 +252,8 @@ class EmbeddedStore(EmbeddedService):
         return await self._db.write_news(_job_of, deletion.claim_deletion, self._times(), worker_id, job_id)
 
     async def purge(self, lease: Lease, limit: int) -> int:
-        left = await self._change(lease.job.job_id, deletion.purge, lease, limit)
+        while (left := await self._change(lease.job.job_id, deletion.purge, lease, limit)) is None:
+            pass
         if not left:
             await self._db.scrub()
         return left
