@@ -28,7 +28,7 @@ from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.domain.result import Artifact
 from swath.observe import crash_points
 from swath.ports.result_storage import Addition, StagedItem
-from swath.testing.broken import BROKEN, BROKEN_BROWSERS, BROKEN_EXPORT, put_in_place_of
+from swath.testing.broken import BROKEN, BROKEN_BROWSERS, BROKEN_EXPORT, BROKEN_FENCE, put_in_place_of
 
 __all__ = ["KILLED", "arm", "main"]
 
@@ -51,7 +51,7 @@ def arm(environment: Mapping[str, str]) -> None:
             crash_points.install(_at(*_place(variable, where), act))
             _mark_transactions()
     if broken := environment.get("SWATH_BROKEN"):
-        ways = {"fence": _break_fence, **BROKEN, **BROKEN_EXPORT, **BROKEN_BROWSERS}
+        ways = {"fence": _break_fence, **BROKEN, **BROKEN_EXPORT, **BROKEN_FENCE, **BROKEN_BROWSERS}
         if broken not in ways:
             sys.exit(f"SWATH_BROKEN={broken}: give one of {', '.join(ways)}")
         ways[broken]()
