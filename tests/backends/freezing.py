@@ -17,14 +17,15 @@ __all__ = ["freeze_in_transaction", "frozen_in", "holds_for_writing", "is_stoppe
 PATIENCE_SECONDS: Final = 60.0  # of a machine that is busy with other tests
 
 _STORE: Final = """
-import asyncio, os, signal, sys
+import asyncio, signal, sys, threading
 from pathlib import Path
 from swath.backends.clock import SystemClock
 from swath.backends.embedded.site_file import SiteFile
 from swath.backends.embedded.store import EmbeddedStore
 
 def stop_here(db, *_):
-    os.kill(os.getpid(), signal.SIGSTOP)
+    # Sent to this very thread: one that is sent to the process may let this thread run on for a moment, to the commit.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 async def main(folder, which):
     if which == "sites.sqlite":

@@ -18,6 +18,10 @@ __all__ = ["Holder", "holder_of"]
 
 _LOCKS: Final = Path("/proc/locks")
 _PROC: Final = Path("/proc")
+# The system hands the list out in pieces of about a page. If locks come and go between two pieces, a line may be
+# missing, so a long list is read more than once before we believe that nobody holds the lock.
+_PIECE_CHARACTERS: Final = 3_000
+_READINGS: Final = 8
 # Bytes of the log's index that SQLite locks: who writes (120), and who makes or removes the index (128), which every
 # process does for a moment when it opens the store. The file itself is locked for writing by the last who closes it.
 _WRITE_BYTES: Final = (120, 128)
@@ -73,16 +77,24 @@ def holder_of(path: Path) -> Holder | None:
     Read from /proc/locks, which needs no look into the files themselves. Asking for the lock (`F_GETLK`) would mean to
     open them, and closing a file drops every lock that this process has on it, those of SQLite's connections too.
     """
-    try:
-        locks = list(_write_locks(_LOCKS.read_text("ascii")))
-    except (OSError, ValueError):
-        return None
+    for _ in range(_READINGS):
+        try:
+            text = _LOCKS.read_text("ascii")
+            found = _holding(path, list(_write_locks(text)))
+        except (OSError, ValueError):
+            return None
+        if found is not None or len(text) < _PIECE_CHARACTERS:
+            return None if found is None else _described(found.pid)
+    return None
+
+
+def _holding(path: Path, locks: list[_Lock]) -> _Lock | None:
     if not locks:
         return None
     of_index = list(_of(Path(f"{path}-shm"), locks))
     found = [lock for byte in _WRITE_BYTES for lock in of_index if lock.first <= byte <= lock.last]
     found += _of(path, locks)
-    return _described(found[0].pid) if found else None
+    return found[0] if found else None
 
 
 def _write_locks(text: str) -> Iterator[_Lock]:
