@@ -217,9 +217,7 @@ class Finisher:
         for name in LISTS:
             written = {part.artifact.key for part in parts[name]}
             found = [key async for key in self._storage.keys(job_id, f"manifests/{name}/")]
-            for key in found:
-                if key not in written:
-                    await self._storage.remove(job_id, key)
+            await self._storage.delete(job_id, [key for key in found if key not in written])
 
 
 def _check_balance(status: JobStatus, tally: Tally, parts: Parts) -> None:

@@ -20,6 +20,7 @@ from swath.ports.result_storage import ResultStorage, StagedItem
 __all__ = ["FormerFiles"]
 
 _LOOKS_AT_ONCE: Final = 64
+_DELETED_AT_ONCE: Final = 1_000
 
 
 class FormerFiles:
@@ -51,12 +52,14 @@ class FormerFiles:
         if self._generation == 1 or self._lease.job.layout is Layout.FILES:
             return
         fences = {pack_fence(pack) for pack in self._packs if pack.endswith(WARC)}
-        found = [key async for key in self._storage.keys(self._job_id, PACKS)]
-        for key in found:
+        unused = []
+        async for key in self._storage.keys(self._job_id, PACKS):
             fence = pack_fence(key)
             used = key in self._packs or (key.endswith(INDEX) and fence in fences)
             if fence is not None and fence < self._lease.fence and not used:
-                await self._storage.remove(self._job_id, key)
+                unused.append(key)
+        for start in range(0, len(unused), _DELETED_AT_ONCE):
+            await self._storage.delete(self._job_id, unused[start : start + _DELETED_AT_ONCE])
 
     async def _clear(self, item_ids: Sequence[str]) -> None:
         """Takes files away from items that have ended without any in this generation.
