@@ -94,3 +94,24 @@ async def test_the_same_rows_give_the_same_bytes_in_whatever_order_their_fields_
         await writer.close()
         written.append(storage.files["job"])
     assert written[0] == written[1]
+
+
+@pytest.mark.req("R3", "Z8", "Z10")
+async def test_a_part_is_bounded_by_bytes_and_the_same_whatever_the_batches() -> None:
+    sizes = [6, 6, 3, 20, 1, 1, 9, 9]  # MiB; one entry alone is larger than a part
+    records = [
+        ItemRecord(seq=seq, item_id=str(seq), input={"text": "x" * (size << 20)}, state=ItemState.SUCCESS)
+        for seq, size in enumerate(sizes, 1)
+    ]
+    files = []
+    for batch_items in (1, len(records)):
+        storage = MemoryResults()
+        writer = ManifestWriter(JOB, storage)
+        for start in range(0, len(records), batch_items):
+            await writer.add(records[start : start + batch_items])
+        parts = await writer.close()
+        assert [part.items for part in parts["full"]] == [3, 1, 3, 1]
+        assert all(part.artifact.size < 17 << 20 or part.items == 1 for part in parts["full"])
+        assert [part.items for part in parts["success"]] == [3, 1, 3, 1]
+        files.append(storage.files["job"])
+    assert files[0] == files[1]

@@ -18,6 +18,7 @@ from swath.backends.embedded.schema import STATE_CODES, STATE_NAMES
 from swath.domain.attempt import Ended
 from swath.domain.errors import StoreDamaged, UnknownName
 from swath.domain.item import ItemRecord, PastEnd
+from swath.domain.portion import PAGE_BYTES, Portion
 from swath.domain.transitions import ItemState
 
 __all__ = ["active_items", "item", "items", "items_by_seq"]
@@ -36,6 +37,7 @@ _QUERY = (
 # A row as the query gives it: whoever goes through a job reads millions of them, so they are not wrapped.
 _Row = tuple[int, str, bytes, int, int, bytes | None, float | None, int, float | None, bytes | None]
 
+_INPUT: Final = 2
 _STATE: Final = 3
 _GENERATION: Final = 7
 _ENDED: Final = 9
@@ -45,13 +47,22 @@ def items(db: sqlite3.Connection, job_id: str, after: int, limit: int, boot_to_n
     """See JobStore.items. `boot_to_now` turns a time of the boot clock into Unix seconds."""
     job_no = row_of(db, job_id)["job_no"]
     found = db.execute(_QUERY + "AND i.seq > ? ORDER BY i.seq LIMIT ?", (job_no, after, limit))
-    return _records(db, job_no, found.fetchall(), boot_to_now)
+    rows = list(Portion(PAGE_BYTES).take(found, _size))
+    found.close()
+    return _records(db, job_no, rows, boot_to_now)
 
 
-def items_by_seq(db: sqlite3.Connection, job_no: int, seqs: Iterable[int], boot_to_now: float) -> list[ItemRecord]:
-    """These items, as far as they are there."""
+def items_by_seq(
+    db: sqlite3.Connection, job_no: int, seqs: Iterable[int], boot_to_now: float, portion: Portion
+) -> list[ItemRecord]:
+    """These items, as far as they are there and the portion has room for them."""
     found = (db.execute(_QUERY + "AND i.seq = ?", (job_no, seq)).fetchone() for seq in seqs)
-    return _records(db, job_no, [row for row in found if row is not None], boot_to_now)
+    rows = list(portion.take((row for row in found if row is not None), _size))
+    return _records(db, job_no, rows, boot_to_now)
+
+
+def _size(row: _Row) -> int:
+    return len(row[_INPUT]) + len(row[_ENDED] or b"")
 
 
 def item(db: sqlite3.Connection, job_id: str, item_id: str, boot_to_now: float) -> ItemRecord:

@@ -26,6 +26,7 @@ from swath.domain.attempt import Ended
 from swath.domain.errors import LeaseLost, UnknownName
 from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
+from swath.domain.portion import LEASE_BYTES, Portion
 from swath.domain.transitions import ItemState, JobState, check_job
 from swath.domain.webhook import Webhook
 
@@ -90,7 +91,8 @@ async def _sweep(ledger: Ledger, lease: Lease, limit: int) -> tuple[int, int]:
                 await read_bucket(ledger.table, head.number, bucket, taken, _SWEPT_ROWS)
         waited = _in_few_chunks(taken.items[:limit])
         chunks = {chunk_of(item.seq) for item in waited}
-        fresh = [item.seq for item in await ledger.chunks.fresh(head, limit - len(waited))] if not chunks else []
+        unread = [] if chunks else await ledger.chunks.fresh(head, limit - len(waited), Portion(LEASE_BYTES))
+        fresh = [item.seq for item in unread]
         ends = [_cancelled(head, item) for item in [*waited, *map(Back, fresh)]]
         if not ends:
             return unchanged((left, 0))
