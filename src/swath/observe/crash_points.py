@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["EXPORT_POINTS", "PACK_POINTS", "POINTS", "WEBHOOK_POINTS", "install", "reach"]
+__all__ = ["EXPORT_POINTS", "PACK_POINTS", "POINTS", "RETRY_POINTS", "WEBHOOK_POINTS", "install", "reach"]
 
 # In the order of a job's path.
 POINTS: Final = (
@@ -27,6 +27,8 @@ POINTS: Final = (
 )
 # Of a job whose results are packed, in a folder.
 PACK_POINTS: Final = ("amid_append", "after_pack_rename")
+# Of one of these that was retried, and whose end finds packs that nothing refers to any more.
+RETRY_POINTS: Final = ("before_removing_packs",)
 # Beyond the path of a job, and only of one that has a webhook.
 WEBHOOK_POINTS: Final = ("before_webhook_send", "after_webhook_send", "after_webhook_note")
 # Beyond it too: results are written to a file.

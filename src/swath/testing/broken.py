@@ -62,7 +62,7 @@ async def _end_then_write(self: Finisher, lease: Lease) -> JobStatus:
     webhook = webhook_of(status, metadata, self._webhook_url, self._clock.now())
     ended = await self._book.end(lease, state, msgspec.to_builtins(metadata), webhook)
     reach("before_manifest")
-    await self._write_manifests(lease, status.generation, Hold(self._book, self._clock, lease))
+    await self._write_manifests(lease, status, Hold(self._book, self._clock, lease))
     return ended
 
 

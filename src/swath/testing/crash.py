@@ -59,7 +59,12 @@ def arm(environment: Mapping[str, str]) -> None:
 
 def _place(variable: str, where: str) -> tuple[str, int]:
     point, _, hit = where.partition(":")
-    beyond = (*crash_points.PACK_POINTS, *crash_points.WEBHOOK_POINTS, *crash_points.EXPORT_POINTS)
+    beyond = (
+        *crash_points.PACK_POINTS,
+        *crash_points.RETRY_POINTS,
+        *crash_points.WEBHOOK_POINTS,
+        *crash_points.EXPORT_POINTS,
+    )
     known = (*crash_points.POINTS, *beyond)
     if point not in known or not hit.isdecimal() or int(hit) < 1:
         sys.exit(f"{variable}={where}: give one of {', '.join(known)}, then :N")

@@ -18,7 +18,18 @@ from swath.domain.policy import ExecutionPolicy
 __all__ = ["claim_deletion", "delete_at", "purge"]
 
 _DAY_SECONDS: Final = 86_400
-_TABLES: Final = ("outcomes", "waiting", "shares", "failures", "batches", "load_keys", "webhooks", "leases", "jobs")
+_TABLES: Final = (
+    "outcomes",
+    "waiting",
+    "shares",
+    "failures",
+    "batches",
+    "load_keys",
+    "webhooks",
+    "endings",
+    "leases",
+    "jobs",
+)
 
 
 def delete_at(ended_at: float, policy: ExecutionPolicy) -> float | None:

@@ -185,5 +185,5 @@ def abandon(db: sqlite3.Connection, job_id: str) -> None:
     row = row_of(db, job_id)
     if row["state"] != JobState.LOADING:
         raise Conflict(f"job {job_id!r} is {row['state']}, not loading")
-    for table in ("leases", "items", "batches", "load_keys", "jobs"):
+    for table in ("leases", "items", "batches", "load_keys", "endings", "jobs"):
         db.execute(f"DELETE FROM {table} WHERE job_no = ?", (row["job_no"],))  # noqa: S608 names are ours

@@ -187,6 +187,7 @@ def _forget_other_boots(connection: sqlite3.Connection) -> None:
         return
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot_id(),))
     connection.execute("UPDATE leases SET expires = 0, renewed = 0")
+    connection.execute("UPDATE endings SET due = 0")
     connection.execute(
         "UPDATE items SET due = 0 WHERE (job_no, seq) IN (SELECT job_no, seq FROM waiting WHERE due > 0)"
     )

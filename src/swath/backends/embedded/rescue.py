@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from swath.backends.embedded import outcomes, shares
+from swath.backends.embedded.endings import note_death
 from swath.backends.embedded.leases import Times, give_back, held_items
 from swath.backends.embedded.progress import Progress
 from swath.backends.embedded.schema import STATE_CODES
@@ -47,8 +48,12 @@ def rescue(
     dead = {worker: is_dead(worker) for worker in {lease.worker for lease in leases}}
     lost = [lease for lease in leases if lease.expires <= times.boot or dead[lease.worker]]
     ran = {worker: running(worker) for worker in {lease.worker for lease in lost}}
+    deaths = {lease.fence: note_death(db, times, lease.fence) if dead[lease.worker] else 0 for lease in lost}
     taken = [(lease, _take_away(db, times, worker_id, lease, ran[lease.worker])) for lease in lost]
-    return [msgspec.structs.replace(rescued, dead=dead[lease.worker]) for lease, rescued in taken]
+    return [
+        msgspec.structs.replace(rescued, dead=dead[lease.worker], ending_deaths=deaths[lease.fence])
+        for lease, rescued in taken
+    ]
 
 
 def _take_away(

@@ -13,7 +13,7 @@ from swath.domain.transitions import ItemState
 
 __all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES", "UPGRADES", "Rank"]
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 # What makes a store of a former version one of the next, beside the tables and indexes that it does not have yet.
 # A process of the former version may still be at work on it, so what there is keeps its shape.
@@ -23,6 +23,7 @@ UPGRADES: Final[dict[int, tuple[str, ...]]] = {
         "ALTER TABLE jobs ADD COLUMN versions INTEGER NOT NULL DEFAULT 1",
         "ALTER TABLE jobs ADD COLUMN current_version INTEGER NOT NULL DEFAULT 1",
     ),
+    5: (),
 }
 
 # Small numbers, because there is one in every row. 0 is "not ended"; the lease says whether queued or in progress.
@@ -150,6 +151,16 @@ CREATE TABLE IF NOT EXISTS leases (
     seqs     BLOB NOT NULL DEFAULT '[]'
 );
 CREATE INDEX IF NOT EXISTS leases_of_job ON leases (job_no);
+
+CREATE TABLE IF NOT EXISTS endings (         -- of jobs whose end takes long, or has killed a worker
+    job_no INTEGER PRIMARY KEY,
+    fence  INTEGER NOT NULL DEFAULT 0,       -- of the right to end it whose holder has reported the next three
+    step   TEXT NOT NULL DEFAULT 'starting',
+    done   INTEGER NOT NULL DEFAULT 0,
+    total  INTEGER NOT NULL DEFAULT 0,
+    deaths INTEGER NOT NULL DEFAULT 0,       -- workers that have died with that right
+    due    REAL NOT NULL DEFAULT 0           -- on the boot clock: before then nobody tries to end it
+);
 
 CREATE TABLE IF NOT EXISTS shares (          -- of a worker in a job's concurrency, while it has leases there
     job_no  INTEGER NOT NULL,

@@ -7,13 +7,14 @@ generation has nothing behind it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from swath.domain.item import ItemRecord
 from swath.domain.keys import encode
 from swath.domain.layout import INDEX, PACKS, WARC, Layout, pack_fence
 from swath.domain.lease import Lease
+from swath.observe.crash_points import reach
 from swath.pipeline.finish.packing import needed_of
 from swath.ports.result_storage import ResultStorage, StagedItem
 
@@ -44,7 +45,7 @@ class FormerFiles:
         for start in range(0, len(bare), _LOOKS_AT_ONCE):
             await self._clear(bare[start : start + _LOOKS_AT_ONCE])
 
-    async def end(self) -> None:
+    async def end(self, progress: Callable[[int, int], None] = lambda _done, _total: None) -> None:
         """All items have passed: removes packs of which none needs anything, and the index of a WARC with it.
 
         Those of leases later than our own belong to a later generation, which may have come while we slept.
@@ -59,6 +60,8 @@ class FormerFiles:
             if fence is not None and fence < self._lease.fence and not used:
                 unused.append(key)
         for start in range(0, len(unused), _DELETED_AT_ONCE):
+            progress(start, len(unused))
+            reach("before_removing_packs")
             await self._storage.delete(self._job_id, unused[start : start + _DELETED_AT_ONCE])
 
     async def _clear(self, item_ids: Sequence[str]) -> None:
