@@ -15,9 +15,10 @@ from swath.backends.aws.results.objects import Objects
 from swath.backends.aws.results.packs import Packs
 from swath.backends.aws.results.results import S3Results
 from swath.domain.errors import LeaseLost, StoreUnavailable
-from swath.domain.job import WaitingFor
-from swath.domain.layout import INDEX, RECORDS, WARC
-from swath.domain.lease import LeasedItem
+from swath.domain.job import Job, WaitingFor
+from swath.domain.layout import INDEX, RECORDS, WARC, Layout
+from swath.domain.lease import Lease, LeasedItem
+from swath.pipeline.finish.former import FormerFiles
 from swath.ports.result_storage import Addition
 from swath.testing.aws_s3_faults import S3Faults, S3Rates
 from swath.testing.aws_servers import Endpoints
@@ -358,3 +359,18 @@ async def test_a_packed_lease_goes_through_a_storm_with_nothing_lost_or_left(
     assert sum(proxy.injected.values()) > 5
     assert await all_files(storage) == contents(won, b"won") | {INDEX_KEY: b"%d" % seed}
     assert await storage.open_leases("job") == []
+
+
+@pytest.mark.req("Z8", "Z10", "Q3")
+async def test_removing_replaced_packs_costs_as_many_requests_for_many_as_for_few(place: Objects) -> None:
+    asked: dict[int, dict[str, int]] = {}
+    for packs in (10, 40):
+        storage, job = S3Results(place), Job(job_id=f"job-{packs}", scraper_id="x", layout=Layout.WARC)
+        await storage.put(job.job_id, {f"packs/{fence}-0.{RECORDS}": b"line" for fence in range(1, packs + 1)})
+        former = FormerFiles(storage, Lease(fence=99, job=job, worker_id="w"), generation=2)
+        storage.meter.requests.clear()
+        await former.end()
+        asked[packs] = dict(storage.meter.requests)
+        assert await all_files(storage, job.job_id) == {}
+    assert asked[40] == asked[10]
+    assert asked[10]["s3.delete_objects"] == 1

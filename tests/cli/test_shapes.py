@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swath.domain.ending import Ending, EndingStep
 from swath.domain.failure import FailureKind
 from swath.domain.job import Counts, Job, JobStatus, SiteOutlook, Stopping, WaitingFor
 from swath.domain.policy import ExecutionPolicy
@@ -29,6 +30,14 @@ SITES = st.builds(
     requests_per_second=st.floats(0, 100),
     waits_seconds=st.none() | st.floats(0, 100),
     why=st.none() | st.text(),
+)
+ENDINGS = st.builds(
+    Ending,
+    step=st.sampled_from(EndingStep),
+    done=st.integers(0, 10**7),
+    total=st.integers(0, 10**7),
+    deaths=st.integers(0, 99),
+    retry_seconds=st.none() | st.floats(0, 600),
 )
 POLICIES = st.builds(
     lambda n, days: ExecutionPolicy.model_validate({"retries": {"max_retries": n}, "retention_days": days}),
@@ -60,6 +69,7 @@ STATUSES = st.builds(
     stopping=st.none() | st.sampled_from(Stopping),
     circuit_opened=st.none() | st.text(min_size=1),
     waiting_for=st.none() | st.sampled_from(WaitingFor),
+    ending=st.none() | ENDINGS,
     deleting=st.booleans(),
     cost=st.floats(0, 1e6),
     sites=st.lists(SITES, max_size=2).map(tuple),

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from swath.domain.ending import Ending
 from swath.domain.layout import Layout
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
@@ -115,6 +116,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     circuit_opened: str | None = None  # why, if it is open
     waiting_for: WaitingFor | None = None
     held_by: str | None = None  # the process that keeps all others from writing to the store
+    ending: Ending | None = None  # how far its last steps are, while they are under way or put off
     deleting: bool = False
     cost: float = 0.0  # of the items that have ended, in the operator's money, over all generations
     manifest: dict[str, Any] | None = None
@@ -157,6 +159,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "missing_items": self.missing_items,
             "waiting_for": self.waiting_for,
             "held_by": self.held_by,
+            "ending": None if self.ending is None else msgspec.to_builtins(self.ending),
             "sites": [msgspec.to_builtins(site) for site in self.sites],
             "circuit": {"state": "open" if self.circuit_opened else "closed", "reason": self.circuit_opened},
             "scraper_id": self.job.scraper_id,

@@ -114,7 +114,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 class RescuedLease(msgspec.Struct, frozen=True, kw_only=True):
     """A lease taken from a worker that is `dead`, or silent. `winners` are the items that had ended under it.
 
-    The caller publishes the winners' files, throws away the rest, and then releases the lease.
+    The caller publishes the winners' files, throws away the rest, and then releases the lease. `ending_deaths`: it was
+    the right to end the job, and so many workers have died of that by now.
     """
 
     fence: int
@@ -124,6 +125,7 @@ class RescuedLease(msgspec.Struct, frozen=True, kw_only=True):
     returned: int
     silent_seconds: float
     dead: bool = False
+    ending_deaths: int = 0
 
 
 def fair_share(limit: int, demands: Sequence[int]) -> list[int]:

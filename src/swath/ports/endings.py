@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
+from swath.domain.ending import EndingProgress
 from swath.domain.job import JobStatus
-from swath.domain.lease import Lease
+from swath.domain.lease import Directive, Lease
 from swath.domain.transitions import JobState
 from swath.domain.webhook import Webhook
 
@@ -26,8 +27,15 @@ class Endings(Protocol):
         """Hands out the right to end a job: one whose items have all ended (paused or not), or which is stopping, and
         that has no other lease and is not being deleted. `stopping` says why there may be items to sweep.
 
-        `job_id` asks for that job only; `without` names jobs that this worker could not end just now.
+        `job_id` asks for that job only; `without` names jobs that this worker could not end just now. A job whose
+        ending has killed its workers is put off, for longer each time (domain/ending.py), until somebody resumes it.
         """
+        ...
+
+    async def renew_ending(self, lease: Lease, progress: EndingProgress) -> Directive:
+        """Extends the right to end a job, as `renew` does, and shows its progress in the job's status, in one commit.
+
+        `lost` when the right was taken away; nothing is changed then."""
         ...
 
     async def sweep(self, lease: Lease, limit: int) -> int:

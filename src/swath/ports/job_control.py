@@ -30,7 +30,8 @@ class JobControl(Protocol):
         """`paused` → `running`, or `pending` if it never ran, with a new, closed circuit.
 
         What is held or has begun and waits counts as released by the new circuit (domain/circuit.py). A job that is not
-        paused, or is stopping, is returned as it is. Raises Conflict for one that has ended, naming `retry`.
+        paused, or is stopping, is returned as it is; if its ending is put off, it may be tried again at once. Raises
+        Conflict for one that has ended, naming `retry`.
         """
         ...
 

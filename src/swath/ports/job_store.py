@@ -119,7 +119,8 @@ class JobStore(Protocol):
     async def status(self, job_id: str) -> JobStatus:
         """The job with its counters, in one consistent reading; costs the same for any size. Raises UnknownName.
 
-        `waiting_for` is what any living worker of the store says it waits for, while the job has not ended.
+        `waiting_for` is what any living worker of the store says it waits for, while the job has not ended. `ending`
+        is what the holder of the right to end it has last reported; without a holder, whether its ending is put off.
         """
         ...
 

@@ -102,8 +102,9 @@ class LeaseBook(Protocol):
         Their unfinished items become claimable at once. Those that ran when they were last heard of are suspects from
         now on. One that ran in a lease marked `alone`, and whose begin had been committed, counts a crash; with
         POISON_CRASHES of them it ends here as `failed`, kind `poison`, an outcome like any other, but no winner: its
-        files are never published. Each such lease is given to one caller until it is released; if the caller dies too,
-        to the next. The job cannot end before.
+        files are never published. A worker that is known to have died with the right to end a job counts against that
+        ending, which is then put off. Each such lease is given to one caller until it is released; if the caller dies
+        too, to the next. The job cannot end before.
         """
         ...
 

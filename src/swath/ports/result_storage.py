@@ -162,6 +162,13 @@ class ResultStorage(Protocol):
         """Removes every document whose key begins so (manifest parts of an interrupted ending)."""
         ...
 
+    async def delete(self, job_id: str, keys: Collection[str]) -> None:
+        """Removes the documents with exactly these keys; keys under which there is nothing are ignored.
+
+        The cost follows from the number of keys, not from what else the job holds.
+        """
+        ...
+
     async def clear(self, job_id: str) -> None:
         """Removes everything of the job, staged and published. Can be repeated; may take long for many files.
 

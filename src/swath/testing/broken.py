@@ -66,7 +66,7 @@ async def _end_then_write(self: Finisher, lease: Lease) -> JobStatus:
     ended = await self._book.end(lease, state, msgspec.to_builtins(metadata), webhook)
     reach("before_manifest")
     await self._storage.open_lease(lease.job.job_id, lease.fence)
-    await self._write_manifests(lease, status.generation, Hold(self._book, self._clock, lease))
+    await self._write_manifests(lease, status, Hold(self._book, self._clock, lease))
     return ended
 
 

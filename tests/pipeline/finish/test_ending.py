@@ -13,9 +13,10 @@ from swath.backends.clock import SystemClock
 from swath.backends.embedded.results import FolderResults
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.store import MemoryStore
+from swath.domain.ending import Ending, EndingProgress, EndingStep
 from swath.domain.errors import StoreUnavailable, Unbalanced
 from swath.domain.job import Counts, JobStatus, WaitingFor
-from swath.domain.lease import Directive
+from swath.domain.lease import Directive, Lease
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState, JobState
 from swath.observe import crash_points
@@ -300,10 +301,17 @@ class Counting(MemoryStore):
         super().__init__(clock, lease_seconds=15.0)
         self.clock = clock
         self.renewed_at: list[float] = []
+        self.shown: list[Ending | None] = []
 
     async def renew(self, worker_id: str, fences: Collection[int]) -> Mapping[int, Directive]:
         self.renewed_at.append(self.clock.boot())
         return await super().renew(worker_id, fences)
+
+    async def renew_ending(self, lease: Lease, progress: EndingProgress) -> Directive:
+        self.renewed_at.append(self.clock.boot())
+        directive = await super().renew_ending(lease, progress)
+        self.shown.append((await self.status(lease.job.job_id)).ending)
+        return directive
 
 
 async def test_the_right_to_end_is_renewed_while_items_stream(
@@ -320,6 +328,11 @@ async def test_the_right_to_end_is_renewed_while_items_stream(
     times = [began, *store.renewed_at, clock.boot()]
     assert max(later - earlier for earlier, later in pairwise(times)) <= 15 / 3
     assert len(store.renewed_at) < 12  # and not for every item
+    far = [ending.done for ending in store.shown if ending is not None and ending.step is EndingStep.LISTING]
+    assert len(far) == len(store.shown)
+    assert far == sorted(set(far)), "each renewal says how far it is"
+    assert all(ending is not None and ending.total == len(IDS) for ending in store.shown)
+    assert (await store.status("job")).ending is None
     await storage.close()
 
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from swath.backends.embedded.results import FolderResults
 from swath.backends.memory.results import MemoryResults
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job
@@ -13,14 +20,14 @@ from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 from swath.pipeline.finish.former import FormerFiles
 from swath.pipeline.finish.pack_index import index_key
-from swath.ports.result_storage import Addition
+from swath.ports.result_storage import Addition, ResultStorage
 
 pytestmark = pytest.mark.req("R2", "J5", "Z2")
 
 JOB = Job(job_id="job", scraper_id="x", layout=Layout.WARC)
 
 
-async def packed(storage: MemoryResults, fence: int) -> tuple[Artifact, ...]:
+async def packed(storage: ResultStorage, fence: int) -> tuple[Artifact, ...]:
     """A settled lease with one item, and its artifacts."""
     await storage.open_lease("job", fence)
     placed = await storage.append("job", fence, {WARC: Addition(b"page"), RECORDS: Addition(b"line")})
@@ -34,7 +41,7 @@ def ended(seq: int, artifacts: tuple[Artifact, ...], generation: int) -> ItemRec
     return ItemRecord(seq=seq, item_id=str(seq), input={}, state=state, artifacts=artifacts, generation=generation)
 
 
-async def packs_after(storage: MemoryResults, records: list[ItemRecord], generation: int) -> set[int]:
+async def packs_after(storage: ResultStorage, records: list[ItemRecord], generation: int) -> set[int]:
     """The leases of which something is left, once an ending under fence 7 has seen these items."""
     lease = Lease(fence=7, job=JOB, worker_id="w", items=(), slots=0, lease_seconds=15.0)
     former = FormerFiles(storage, lease, generation)
@@ -76,3 +83,45 @@ async def test_a_first_generation_takes_nothing_away() -> None:
     storage = MemoryResults()
     await packed(storage, 1)
     assert await packs_after(storage, [], generation=1) == {1}
+
+
+class Listings:
+    """Counts the names that all listings of folders give."""
+
+    def __init__(self) -> None:
+        self.names = 0
+        self._scandir = os.scandir
+
+    @contextmanager
+    def scandir(self, folder: Any) -> Iterator[Iterator[Any]]:
+        """In place of `os.scandir`."""
+        with self._scandir(folder) as entries:
+            yield self._counted(entries)
+
+    def _counted(self, entries: Iterator[Any]) -> Iterator[Any]:
+        for entry in entries:
+            self.names += 1
+            yield entry
+
+
+@pytest.mark.req("Z8", "Z10")
+async def test_removing_replaced_packs_costs_the_same_for_each_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: dict[int, int] = {}
+    for leases in (20, 80):
+        storage = FolderResults(tmp_path / str(leases))
+        for fence in range(1, leases + 1):
+            await packed(storage, fence)
+        newer = await packed(storage, 2_000)
+        lease = Lease(fence=3_000, job=JOB, worker_id="w", items=(), slots=0, lease_seconds=15.0)
+        former = FormerFiles(storage, lease, 2)
+        await former.pass_by([ended(1, newer, 2)])
+        listings = Listings()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "scandir", listings.scandir)
+            await former.end()
+        listed[leases] = listings.names
+        assert len([key async for key in storage.keys("job", PACKS)]) == 3
+        await storage.close()
+    assert listed[80] <= 4 * listed[20]

@@ -110,3 +110,25 @@ async def test_no_two_generations_write_the_same_bytes() -> None:
         written.append(storage.files["job"]["manifests/full/part-1.json"])
     assert written[0] != written[1]
     assert json.loads(written[0]) == json.loads(written[1])
+
+
+@pytest.mark.req("R3", "Z8", "Z10")
+async def test_a_part_is_bounded_by_bytes_and_the_same_whatever_the_batches() -> None:
+    sizes = [6, 6, 3, 20, 1, 1, 9, 9]  # MiB; one entry alone is larger than a part
+    records = [
+        ItemRecord(seq=seq, item_id=str(seq), input={"text": "x" * (size << 20)}, state=ItemState.SUCCESS)
+        for seq, size in enumerate(sizes, 1)
+    ]
+    files = []
+    for batch_items in (1, len(records)):
+        storage = MemoryResults()
+        await storage.open_lease("job", 1)
+        writer = ManifestWriter(JOB, storage, fence=1)
+        for start in range(0, len(records), batch_items):
+            await writer.add(records[start : start + batch_items])
+        parts = await writer.close()
+        assert [part.items for part in parts["full"]] == [3, 1, 3, 1]
+        assert all(part.artifact.size < 17 << 20 or part.items == 1 for part in parts["full"])
+        assert [part.items for part in parts["success"]] == [3, 1, 3, 1]
+        files.append(storage.files["job"])
+    assert files[0] == files[1]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import heapq
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from swath.backends.embedded.specs import readable
 from swath.domain.circuit import Circuit, unreleased
 from swath.domain.job import Job
 from swath.domain.lease import Lease, LeasedItem, largest_lease, lease_size
+from swath.domain.portion import LEASE_BYTES, Portion
 from swath.domain.transitions import JobState
 from swath.domain.turns import Candidate, next_in_turn
 
@@ -101,6 +103,7 @@ def _grant(db: sqlite3.Connection, times: Times, worker_id: str, job: _Ready) ->
 
 
 _Waiting = tuple[float, int, int, str, bytes, bytes | None]  # due, seq, rank, then what the item's row says
+_Fresh = tuple[int, str, bytes]
 
 
 class _Taken(NamedTuple):
@@ -117,7 +120,7 @@ class _Taken(NamedTuple):
 
 
 def _suspect(db: sqlite3.Connection, job_no: int, boot: float) -> _Taken:
-    waited = _waiting(db, job_no, Rank.SUSPECT, boot, 1)
+    waited = list(_waiting(db, job_no, Rank.SUSPECT, boot, 1))
     return _Taken([_leased(one) for one in waited], waited)
 
 
@@ -132,15 +135,18 @@ def _next_items(db: sqlite3.Connection, boot: float, job: _Ready) -> _Taken:
     reopened = _count_due(db, job_no, row["reopened"], boot, min(enough, most))
     claimable = begun + min(most, untried + reopened + row["fresh"])
     wanted = lease_size(claimable, row["others"] + 1, row["concurrency"], largest)
+    portion = Portion(LEASE_BYTES)
     came_back = heapq.merge(
         _waiting(db, job_no, Rank.BEGUN, boot, min(begun, wanted)),
         _waiting(db, job_no, Rank.UNTRIED, boot, min(untried, wanted)),
     )
-    waited = list(came_back)[:wanted]
+    waited = list(portion.take(islice(came_back, wanted), _size))
     most -= sum(rank == Rank.UNTRIED for _, _, rank, *_ in waited)
-    waited += _waiting(db, job_no, row["reopened"], boot, min(most, reopened, wanted - len(waited)))
+    again = _waiting(db, job_no, row["reopened"], boot, min(most, reopened, wanted - len(waited)))
+    waited += portion.take(again, _size)
     most -= sum(rank == row["reopened"] for _, _, rank, *_ in waited)
-    fresh = _fresh(db, job_no, row["next_seq"], min(most, row["fresh"], wanted - len(waited)))
+    rows = _fresh(db, job_no, row["next_seq"], min(most, row["fresh"], wanted - len(waited)))
+    fresh = [LeasedItem(seq, name, msgspec.json.decode(raw)) for seq, name, raw in portion.take(rows, _fresh_size)]
     return _Taken([*map(_leased, waited), *fresh], waited, len(fresh))
 
 
@@ -152,15 +158,20 @@ def _count_due(db: sqlite3.Connection, job_no: int, rank: int, boot: float, most
     return int(due)
 
 
-def _waiting(db: sqlite3.Connection, job_no: int, rank: int, boot: float, most: int) -> list[_Waiting]:
+def _waiting(db: sqlite3.Connection, job_no: int, rank: int, boot: float, most: int) -> Iterator[_Waiting]:
+    """Read one by one, as far as somebody asks: an input may be large."""
     if most <= 0:
-        return []
-    return db.execute(
+        return
+    yield from db.execute(
         "SELECT w.due, w.seq, w.rank, i.item_id, i.input, i.progress FROM waiting AS w "
         "JOIN items AS i ON i.job_no = w.job_no AND i.seq = w.seq "
         "WHERE w.job_no = ? AND w.rank = ? AND w.due <= ? ORDER BY w.due, w.seq LIMIT ?",
         (job_no, rank, boot, most),
-    ).fetchall()
+    )
+
+
+def _size(waited: _Waiting) -> int:
+    return len(waited[4])
 
 
 def _leased(waited: _Waiting) -> LeasedItem:
@@ -169,14 +180,17 @@ def _leased(waited: _Waiting) -> LeasedItem:
     return LeasedItem(seq, item_id, msgspec.json.decode(input_), known.tries, known.attempts)
 
 
-def _fresh(db: sqlite3.Connection, job_no: int, next_seq: int, most: int) -> list[LeasedItem]:
+def _fresh(db: sqlite3.Connection, job_no: int, next_seq: int, most: int) -> Iterator[_Fresh]:
     if most <= 0:
-        return []
-    rows = db.execute(
+        return
+    yield from db.execute(
         "SELECT seq, item_id, input FROM items WHERE job_no = ? AND seq > ? ORDER BY seq LIMIT ?",
         (job_no, next_seq, most),
     )
-    return [LeasedItem(seq, item_id, msgspec.json.decode(input_)) for seq, item_id, input_ in rows]
+
+
+def _fresh_size(row: _Fresh) -> int:
+    return len(row[2])
 
 
 def _hold(db: sqlite3.Connection, job_no: int, fence: int, taken: _Taken) -> None:

@@ -52,6 +52,7 @@ def resume(db: sqlite3.Connection, boot: float, job_id: str) -> JobStatus:
     state = JobState(row["state"])
     if state.terminal:
         raise Conflict(f"job {job_id!r} has ended ({state}); `retry` runs items of it again")
+    db.execute("UPDATE endings SET due = 0 WHERE job_no = ?", (row["job_no"],))
     if state is JobState.PAUSED and row["stopping"] is None:
         resumed = JobState.PENDING if row["started_at"] is None else JobState.RUNNING
         check_job(state, resumed)

@@ -34,6 +34,7 @@ _TABLES: Final = {
     "batches": ("number", "length(loaded)"),
     "load_keys": ("key", "0"),
     "webhooks": ("generation", "length(summary) + length(deliveries)"),
+    "endings": ("job_no", "0"),
     "leases": ("fence", "length(seqs)"),
 }
 

@@ -11,14 +11,14 @@ import fcntl
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import groupby
 
 from swath.backends.embedded.folders import clear, enter, files_below, names, opened, sync_folder, write_file
 from swath.domain.result import Artifact
 
-__all__ = ["WRITING", "put", "remove", "walk"]
+__all__ = ["WRITING", "delete", "put", "remove", "walk"]
 
 WRITING = ".writing"
 
@@ -91,6 +91,15 @@ def walk(job: int, prefix: str, *, prune: bool = False) -> Iterator[tuple[int, s
             if prune:
                 with suppress(OSError):
                     os.rmdir(entry.name, dir_fd=top)
+
+
+def delete(job: int, keys: Iterable[str]) -> None:
+    """Removes the files with these keys. A folder is opened once for keys that stand side by side."""
+    for folder, beside in groupby(keys, lambda key: key.rpartition("/")[0]):
+        with suppress(FileNotFoundError, NotADirectoryError), opened(enter(job, folder or ".")) as holder:
+            for key in beside:
+                with suppress(FileNotFoundError):
+                    os.unlink(key.rpartition("/")[2], dir_fd=holder)
 
 
 def remove(job: int, prefix: str) -> None:

@@ -16,18 +16,19 @@ from swath.backends.embedded.bounds import MAX_ROWS, PAGE_BYTES, first_piece, st
 from swath.backends.embedded.deletion import clear_lists, delete_at
 from swath.backends.embedded.items import last_row
 from swath.backends.embedded.jobs import status
-from swath.backends.embedded.leases import Purpose, Times, grant_right, job_under
+from swath.backends.embedded.leases import Purpose, Times, grant_right, job_under, renew
 from swath.backends.embedded.progress import read_progress
 from swath.backends.embedded.schema import STATE_CODES, Rank
 from swath.backends.embedded.specs import decode_job, readable
 from swath.domain.attempt import Ended
+from swath.domain.ending import EndingProgress, put_off_seconds
 from swath.domain.job import JobStatus
-from swath.domain.lease import Lease
+from swath.domain.lease import Directive, Lease
 from swath.domain.pace import overall
 from swath.domain.transitions import ItemState, JobState, check_job
 from swath.domain.webhook import Webhook
 
-__all__ = ["claim_ending", "end", "sweep"]
+__all__ = ["claim_ending", "end", "note_death", "renew_ending", "sweep"]
 
 _SWEPT: Final = MAX_ROWS // 2  # items that are looked at in one transaction; each has two rows or three
 _LAST_RANK: Final = (1 << 63) - 1
@@ -43,8 +44,9 @@ def claim_ending(
         "WHERE state IN ('loading', 'pending', 'running', 'paused') AND (?1 IS NULL OR job_id = ?1) AND deleting = 0 "
         "AND (stopping IS NOT NULL "
         "OR (state IN ('running', 'paused') AND success + failed + skipped + cancelled = total)) "
-        "AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.job_no = j.job_no) ORDER BY job_no",
-        (job_id,),
+        "AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.job_no = j.job_no) "
+        "AND NOT EXISTS (SELECT 1 FROM endings AS e WHERE e.job_no = j.job_no AND e.due > ?2) ORDER BY job_no",
+        (job_id, times.boot),
     )
     cursor.row_factory = sqlite3.Row
     for job in cursor.fetchall():
@@ -52,6 +54,37 @@ def claim_ending(
         if job["job_id"] not in without and order is not None:
             return grant_right(db, times, worker_id, job, order)
     return None
+
+
+def renew_ending(db: sqlite3.Connection, times: Times, lease: Lease, progress: EndingProgress) -> Directive:
+    """See Endings.renew_ending."""
+    directive = renew(db, times, lease.worker_id, [lease.fence])[lease.fence]
+    if directive is not Directive.LOST:
+        db.execute(
+            "INSERT INTO endings (job_no, fence, step, done, total) "
+            "SELECT job_no, fence, ?2, ?3, ?4 FROM leases WHERE fence = ?1 "
+            "ON CONFLICT DO UPDATE SET fence = excluded.fence, step = excluded.step, done = excluded.done, "
+            "total = excluded.total",
+            (lease.fence, progress.step.value, progress.done, progress.total),
+        )
+    return directive
+
+
+def note_death(db: sqlite3.Connection, times: Times, fence: int) -> int:
+    """A worker died with this lease, which is about to be taken away: answers how often ending the job has killed its
+    worker, if the lease is the right to that and nobody has cleaned up after it yet."""
+    row = db.execute(
+        "SELECT job_no FROM leases WHERE fence = ? AND purpose = ? AND rescued = 0", (fence, Purpose.END)
+    ).fetchone()
+    if row is None:
+        return 0
+    (deaths,) = db.execute(
+        "INSERT INTO endings (job_no, deaths) VALUES (?, 1) ON CONFLICT DO UPDATE SET deaths = deaths + 1 "
+        "RETURNING deaths",
+        row,
+    ).fetchone()
+    db.execute("UPDATE endings SET due = ? WHERE job_no = ?", (times.boot + put_off_seconds(deaths), *row))
+    return int(deaths)
 
 
 def sweep(db: sqlite3.Connection, times: Times, lease: Lease, limit: int) -> int:
@@ -157,6 +190,7 @@ def end(
     )
     if webhook is not None:
         outbox.put(db, job_no, webhook)
+    db.execute("DELETE FROM endings WHERE job_no = ?", (job_no,))
     db.execute("DELETE FROM leases WHERE fence = ?", (lease.fence,))
     clear_lists(db, job_no, Rank.REOPENED + 1, _LAST_RANK)  # of a retry that was killed; mostly there is none
     return status(db, times.boot, lease.job.job_id)

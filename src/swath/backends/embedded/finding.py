@@ -15,6 +15,7 @@ from swath.backends.embedded.jobs import row_of
 from swath.backends.embedded.schema import STATE_CODES
 from swath.domain.attempt import Finding
 from swath.domain.item import ItemFilter
+from swath.domain.portion import PAGE_BYTES, Portion
 from swath.domain.transitions import ItemState
 from swath.ports.job_store import ItemPage
 
@@ -42,7 +43,10 @@ def find_items(
     found = _found(db, job, wanted, after, limit)
     seqs = found.seqs[:limit]
     looked_to = seqs[-1] if len(found.seqs) > limit else found.looked_to
-    records = items_by_seq(db, job, seqs, boot_to_now)
+    portion = Portion(PAGE_BYTES)
+    records = items_by_seq(db, job, seqs, boot_to_now, portion)
+    if portion.full:
+        looked_to = records[-1].seq
     return ItemPage([record for record in records if wanted.takes(record)], looked_to)
 
 

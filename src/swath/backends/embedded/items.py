@@ -18,6 +18,7 @@ from swath.backends.embedded.schema import STATE_CODES, STATE_NAMES, Rank
 from swath.domain.attempt import Ended
 from swath.domain.errors import StoreDamaged, UnknownName
 from swath.domain.item import ItemRecord, PastEnd
+from swath.domain.portion import PAGE_BYTES, Portion
 from swath.domain.transitions import ItemState, JobState
 
 __all__ = ["active_items", "item", "items", "items_by_seq", "last_row", "reopened_rank"]
@@ -37,6 +38,7 @@ _QUERY = (
 _Row = tuple[int, str, bytes, int, int, bytes | None, float | None, int, float | None, bytes | None]
 
 _SEQ: Final = 0
+_INPUT: Final = 2
 _STATE: Final = 3
 _GENERATION: Final = 7
 _ENDED: Final = 9
@@ -49,8 +51,10 @@ def items(db: sqlite3.Connection, job_id: str, after: int, limit: int, boot_to_n
     """See JobStore.items. `boot_to_now` turns a time of the boot clock into Unix seconds."""
     job = row_of(db, job_id)
     query = _QUERY + "AND i.seq > ? AND i.seq <= ? ORDER BY i.seq LIMIT ?"
-    found = db.execute(query, (job["job_no"], after, last_row(job), limit)).fetchall()
-    return _records(db, job["job_no"], _as_reopened(db, job, found), boot_to_now)
+    found = db.execute(query, (job["job_no"], after, last_row(job), limit))
+    rows = list(Portion(PAGE_BYTES).take(found, _size))
+    found.close()
+    return _records(db, job["job_no"], _as_reopened(db, job, rows), boot_to_now)
 
 
 def last_row(job: sqlite3.Row) -> int:
@@ -58,11 +62,17 @@ def last_row(job: sqlite3.Row) -> int:
     return _NO_BOUND if job["unfinished"] is None else int(job["loaded_rows"])
 
 
-def items_by_seq(db: sqlite3.Connection, job: sqlite3.Row, seqs: Iterable[int], boot_to_now: float) -> list[ItemRecord]:
-    """These items, as far as they are there."""
+def items_by_seq(
+    db: sqlite3.Connection, job: sqlite3.Row, seqs: Iterable[int], boot_to_now: float, portion: Portion
+) -> list[ItemRecord]:
+    """These items, as far as they are there and the portion has room for them."""
     found = (db.execute(_QUERY + "AND i.seq = ?", (job["job_no"], seq)).fetchone() for seq in seqs)
-    rows = [row for row in found if row is not None]
+    rows = list(portion.take((row for row in found if row is not None), _size))
     return _records(db, job["job_no"], _as_reopened(db, job, rows), boot_to_now)
+
+
+def _size(row: _Row) -> int:
+    return len(row[_INPUT]) + len(row[_ENDED] or b"")
 
 
 def item(db: sqlite3.Connection, job_id: str, item_id: str, boot_to_now: float) -> ItemRecord:

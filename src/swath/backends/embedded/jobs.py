@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from swath.backends.embedded.specs import decode_job
+from swath.domain.ending import Ending, EndingProgress, EndingStep, ending_of
 from swath.domain.errors import StoreDamaged, UnknownName
 from swath.domain.job import Counts, JobStatus, Stopping, WaitingFor
 from swath.domain.pace import Pace, per_second
@@ -105,12 +106,30 @@ def _status(db: sqlite3.Connection, boot: float, row: sqlite3.Row, waiting_for: 
         stopping=None if row["stopping"] is None else _known(Stopping, row["stopping"]),
         circuit_opened=row["opened"],
         waiting_for=None if state.terminal else waiting_for,
+        ending=None if state.terminal else _ending(db, boot, row["job_no"]),
         deleting=bool(row["deleting"]),
         cost=row["cost"],
         manifest=None if row["manifest"] is None else msgspec.json.decode(row["manifest"]),
         versions=row["versions"],
         current_version=row["current_version"],
     )
+
+
+def _ending(db: sqlite3.Connection, boot: float, job_no: int) -> Ending | None:
+    held = db.execute(
+        "SELECT fence FROM leases WHERE job_no = ? AND purpose = 'end' AND rescued = 0", (job_no,)
+    ).fetchone()
+    noted = db.execute(
+        "SELECT fence, step, done, total, deaths, due FROM endings WHERE job_no = ?", (job_no,)
+    ).fetchone()
+    if held is None and noted is None:
+        return None
+    fence, step, done, total, deaths, due = noted or (0, EndingStep.STARTING, 0, 0, 0, 0.0)
+    progress = None
+    if held is not None:
+        reported = fence == held[0]
+        progress = EndingProgress(EndingStep(step), done, total) if reported else EndingProgress(EndingStep.STARTING)
+    return ending_of(progress, deaths, due - boot)
 
 
 def _counts(db: sqlite3.Connection, row: sqlite3.Row) -> Counts:

@@ -238,6 +238,7 @@ def _forget_waits(connection: sqlite3.Connection, after: _WaitKey) -> _WaitKey |
     if not rows:
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot_id(),))
         connection.execute("UPDATE leases SET expires = 0, renewed = 0")
+        connection.execute("UPDATE endings SET due = 0 WHERE due > 0")
         return None
     due = rows[: first_piece((2, 3 * PAGE_BYTES + stored_bytes(size)) for *_, size in rows)]
     connection.executemany(

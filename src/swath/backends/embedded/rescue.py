@@ -13,6 +13,7 @@ import msgspec
 
 from swath.backends.embedded import outcomes, shares
 from swath.backends.embedded.bounds import PAGE_BYTES, first_piece, stored_bytes
+from swath.backends.embedded.endings import note_death
 from swath.backends.embedded.leases import Times, give_back, held_items
 from swath.backends.embedded.progress import Progress
 from swath.backends.embedded.schema import STATE_CODES
@@ -49,8 +50,12 @@ def rescue(
     lost = [lease for lease in leases if lease.expires <= times.boot or dead[lease.worker]]
     count = first_piece(_cost(db, lease) for lease in lost)
     ran = {worker: running(worker) for worker in {lease.worker for lease in lost[:count]}}
+    deaths = {lease.fence: note_death(db, times, lease.fence) if dead[lease.worker] else 0 for lease in lost[:count]}
     taken = [(lease, _take_away(db, times, worker_id, lease, ran[lease.worker])) for lease in lost[:count]]
-    found = [msgspec.structs.replace(rescued, dead=dead[lease.worker]) for lease, rescued in taken]
+    found = [
+        msgspec.structs.replace(rescued, dead=dead[lease.worker], ending_deaths=deaths[lease.fence])
+        for lease, rescued in taken
+    ]
     return found, count < len(lost)
 
 

@@ -192,6 +192,13 @@ class FolderResults:
         with suppress(FileNotFoundError):
             await self._with_job(job_id, lambda job: documents_by_key.remove(job, prefix))
 
+    async def delete(self, job_id: str, keys: Collection[str]) -> None:
+        """Removes each file by its name; no folder is listed."""
+        for key in keys:
+            _check(_KEY, key)
+        with suppress(FileNotFoundError):
+            await self._with_job(job_id, lambda job: documents_by_key.delete(job, keys))
+
     async def clear(self, job_id: str) -> None:
         """Puts the job's folder aside first, so that a half-removed job is never seen, then removes it in pieces."""
         self._packs.forget(job_id)

@@ -157,6 +157,16 @@ CREATE TABLE IF NOT EXISTS leases (
 );
 CREATE INDEX IF NOT EXISTS leases_of_job ON leases (job_no);
 
+CREATE TABLE IF NOT EXISTS endings (         -- of jobs whose end takes long, or has killed a worker
+    job_no INTEGER PRIMARY KEY,
+    fence  INTEGER NOT NULL DEFAULT 0,       -- of the right to end it whose holder has reported the next three
+    step   TEXT NOT NULL DEFAULT 'starting',
+    done   INTEGER NOT NULL DEFAULT 0,
+    total  INTEGER NOT NULL DEFAULT 0,
+    deaths INTEGER NOT NULL DEFAULT 0,       -- workers that have died with that right
+    due    REAL NOT NULL DEFAULT 0           -- on the boot clock: before then nobody tries to end it
+);
+
 CREATE TABLE IF NOT EXISTS shares (          -- of a worker in a job's concurrency, while it has leases there
     job_no  INTEGER NOT NULL,
     worker  TEXT NOT NULL,

@@ -40,6 +40,7 @@ from swath.backends.embedded.site_file import SITES_FILE
 from swath.backends.host.presence import Presence
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.backlog import Backlog
+from swath.domain.ending import EndingProgress
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.item import ItemFilter, ItemRecord
 from swath.domain.job import Job, JobStatus, WaitingFor
@@ -238,6 +239,9 @@ class EmbeddedStore(EmbeddedService):
     ) -> Lease | None:
         self._enter(worker_id)
         return await self._db.write_news(_job_of, endings.claim_ending, self._times(), worker_id, job_id, without)
+
+    async def renew_ending(self, lease: Lease, progress: EndingProgress) -> Directive:
+        return await self._change(lease.job.job_id, endings.renew_ending, self._times(), lease, progress)
 
     async def sweep(self, lease: Lease, limit: int) -> int:
         return await self._change(lease.job.job_id, endings.sweep, self._times(), lease, limit)

@@ -11,6 +11,7 @@ from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredSh
 from swath.backends.memory.shelves import Shelves
 from swath.domain.backlog import Backlog
 from swath.domain.lease import Lease, fair_share, grant_slots, largest_lease, lease_size, target_slots
+from swath.domain.portion import LEASE_BYTES, Portion, item_bytes
 from swath.domain.transitions import JobState, check_job
 from swath.domain.turns import Candidate, next_in_turn
 
@@ -68,7 +69,8 @@ class MemoryClaims:
         if items[0].suspect:
             return items[:1]
         workers = self._busy_others(job, worker_id) + 1
-        return items[: lease_size(len(items), workers, job.limit, largest_lease(job.order))]
+        most = lease_size(len(items), workers, job.limit, largest_lease(job.order))
+        return list(Portion(LEASE_BYTES).take(items[:most], lambda stored: item_bytes(stored.item)))
 
     def _lease(self, worker_id: str, job: StoredJob, items: Sequence[StoredItem]) -> Lease:
         if job.state is JobState.PENDING:

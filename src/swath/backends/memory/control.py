@@ -39,6 +39,7 @@ class MemoryControl:
             job = self._job_to_change(job_id)
             if job.state.terminal:
                 raise Conflict(f"job {job_id!r} has ended ({job.state}); `retry` runs items of it again")
+            job.ending_due = 0.0
             if job.state is JobState.PAUSED and job.stopping is None:
                 state = JobState.PENDING if job.started_at is None else JobState.RUNNING
                 check_job(job.state, state)

@@ -8,9 +8,10 @@ from typing import Any, Final
 from swath.backends.memory.records import Right, StoredJob
 from swath.backends.memory.shelves import Shelves
 from swath.domain.attempt import Ended
+from swath.domain.ending import EndingProgress
 from swath.domain.errors import LeaseLost
 from swath.domain.job import JobStatus
-from swath.domain.lease import Lease
+from swath.domain.lease import Directive, Lease
 from swath.domain.transitions import ItemState, JobState, check_job
 from swath.domain.webhook import Webhook
 
@@ -29,7 +30,8 @@ class MemoryEndings:
     ) -> Lease | None:
         with self._shelves.open():
             for name, job in self._shelves.jobs.items():
-                asked = name not in without and job_id in (None, name)
+                put_off = job.ending_due > self._shelves.clock.boot()
+                asked = name not in without and job_id in (None, name) and not put_off
                 if asked and _may_end(job) and not self._shelves.leases_of(name):
                     return self._hand_out(worker_id, job, Right.END)
             return None
@@ -44,6 +46,15 @@ class MemoryEndings:
             revision=lease.revision,
             stopping=job.stopping,
         )
+
+    async def renew_ending(self, lease: Lease, progress: EndingProgress) -> Directive:
+        with self._shelves.open(lease.job.job_id):
+            stored = self._shelves.live_lease(lease.fence, Right.END)
+            if stored is None or stored.worker_id != lease.worker_id:
+                return Directive.LOST
+            self._shelves.extend(stored)
+            stored.progress = progress
+            return Directive.GO_ON
 
     async def sweep(self, lease: Lease, limit: int) -> int:
         with self._shelves.open(lease.job.job_id):
@@ -77,6 +88,7 @@ class MemoryEndings:
                 raise ValueError(f"a job cannot go to its end as {state}")
             check_job(job.state, state)
             job.state, job.ended_at, job.manifest = state, self._shelves.clock.now(), dict(manifest)
+            job.ending_deaths, job.ending_due = 0, 0.0
             if webhook is not None:
                 job.webhooks[webhook.generation] = webhook
             del self._shelves.leases[lease.fence]

@@ -13,6 +13,7 @@ from swath.backends.memory.loading import MemoryLoading
 from swath.domain.errors import UnknownName
 from swath.domain.item import ItemFilter, ItemRecord
 from swath.domain.job import JobStatus
+from swath.domain.portion import PAGE_BYTES, Portion, item_bytes
 from swath.domain.transitions import JobState
 from swath.ports.job_store import ItemPage
 from swath.ports.news import News
@@ -43,7 +44,7 @@ class MemoryJobs(MemoryLoading):
 
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         with self._shelves.open():
-            return self._records(job_id, after)[:limit]
+            return list(Portion(PAGE_BYTES).take(self._records(job_id, after)[:limit], item_bytes))
 
     def _records(self, job_id: str, after: int) -> list[ItemRecord]:
         job = self._shelves.job(job_id)
@@ -52,8 +53,9 @@ class MemoryJobs(MemoryLoading):
     async def find_items(self, job_id: str, wanted: ItemFilter, after: int = 0, limit: int = 100) -> ItemPage:
         with self._shelves.open():
             records = self._records(job_id, after)
-            page = [record for record in records if wanted.takes(record)][:limit]
-            goes_on = len(page) == limit and page[-1].seq < records[-1].seq
+            fitting, portion = [record for record in records if wanted.takes(record)][:limit], Portion(PAGE_BYTES)
+            page = list(portion.take(fitting, item_bytes))
+            goes_on = portion.full or (len(page) == limit and page[-1].seq < records[-1].seq)
             return ItemPage(page, page[-1].seq if goes_on else None)
 
     async def item(self, job_id: str, item_id: str) -> ItemRecord:

@@ -9,6 +9,7 @@ import msgspec
 from swath.backends.memory.finishing import MemoryFinishing
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredLease, StoredShare
 from swath.domain.attempt import Ended
+from swath.domain.ending import put_off_seconds
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.job import WaitingFor
 from swath.domain.lease import POISON_CRASHES, Directive, Lease, RescuedLease
@@ -106,6 +107,7 @@ class MemoryLeases(MemoryFinishing):
     def _rescue(self, worker_id: str, lease: StoredLease) -> RescuedLease:
         job = self._shelves.job(lease.job_id)
         self._shelves.touch(lease.job_id)
+        dead = lease.worker_id in self._shelves.dead
         rescued = RescuedLease(
             fence=lease.fence,
             job_id=lease.job_id,
@@ -113,12 +115,21 @@ class MemoryLeases(MemoryFinishing):
             winners=tuple(job.items[seq].item.item_id for seq in lease.seqs if _won(job.items[seq], lease.fence)),
             returned=self._return_items(lease, blamed=True),
             silent_seconds=self._shelves.clock.boot() - lease.heard_at,
-            dead=lease.worker_id in self._shelves.dead,
+            dead=dead,
+            ending_deaths=self._note_death(job, lease) if dead else 0,
         )
         lease.rescued, lease.worker_id = True, worker_id
         self._shelves.extend(lease)
         self._drop_idle_share(job, rescued.worker_id)
         return rescued
+
+    def _note_death(self, job: StoredJob, lease: StoredLease) -> int:
+        """Somebody died with this lease; answers how often ending the job has killed its worker, if that is it."""
+        if lease.right is not Right.END or lease.rescued:
+            return 0
+        job.ending_deaths += 1
+        job.ending_due = self._shelves.clock.boot() + put_off_seconds(job.ending_deaths)
+        return job.ending_deaths
 
 
 def _won(stored: StoredItem, fence: int) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 from swath.domain.attempt import Attempt, Ended, Finding, HandedBack, Tries
 from swath.domain.circuit import Circuit, unreleased
+from swath.domain.ending import EndingProgress
 from swath.domain.item import Item, PastEnd
 from swath.domain.job import Job, Stopping
 from swath.domain.lease import LeasedItem
@@ -95,6 +96,7 @@ class StoredLease:
     alone: bool = False
     running: set[int] = field(default_factory=set)  # begun and not left
     rescued: bool = False
+    progress: EndingProgress | None = None  # of the right to end a job
 
 
 @dataclass(slots=True)
@@ -130,6 +132,8 @@ class StoredJob:
     seqs: dict[str, int] = field(default_factory=dict)
     batches: list[tuple[Batch, Loaded]] = field(default_factory=list)
     load_starts: dict[str, LoadStart] = field(default_factory=dict)  # by key
+    ending_deaths: int = 0
+    ending_due: float = 0.0  # by the boot clock: before then nobody tries to end it
     ended: dict[ItemState, int] = field(default_factory=lambda: dict.fromkeys(ItemState, 0))
     not_found: int = 0
     cost: float = 0.0  # of its ended items, over all generations

@@ -157,6 +157,12 @@ class MemoryResults:
         for key in [key for key in files if key.startswith(prefix)]:
             del files[key]
 
+    async def delete(self, job_id: str, keys: Collection[str]) -> None:
+        """Forgets these."""
+        for key in keys:
+            _check(key)
+            self.files[job_id].pop(key, None)
+
     async def clear(self, job_id: str) -> None:
         """Forgets the job."""
         self.files.pop(job_id, None)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from swath.backends.bulletin import Bulletin
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredLease
 from swath.domain.attempt import Ended
+from swath.domain.ending import Ending, EndingProgress, EndingStep, ending_of
 from swath.domain.errors import StoreUnavailable, UnknownName
 from swath.domain.item import ItemRecord, PastEnd
 from swath.domain.job import Counts, Job, JobStatus, WaitingFor
@@ -113,12 +114,18 @@ class Shelves:
             stopping=job.stopping,
             circuit_opened=job.circuit.opened,
             waiting_for=None if job.state.terminal else self._waiting_for(),
+            ending=self._ending(job),
             deleting=job.deleting,
             cost=job.cost,
             manifest=None if job.manifest is None else dict(job.manifest),
             versions=job.versions,
             current_version=job.current_version,
         )
+
+    def _ending(self, job: StoredJob) -> Ending | None:
+        right = next((x for x in self.leases_of(job.order.job_id) if x.right is Right.END and not x.rescued), None)
+        progress = None if right is None else right.progress or EndingProgress(EndingStep.STARTING)
+        return ending_of(progress, job.ending_deaths, job.ending_due - self.clock.boot())
 
     def _waiting_for(self) -> WaitingFor | None:
         return next((what for worker_id, what in self.waiting.items() if worker_id not in self.dead), None)

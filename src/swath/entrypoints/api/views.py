@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
+from swath.domain.ending import EndingStep
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job, JobStatus
 from swath.domain.layout import Layout
@@ -69,6 +70,16 @@ class SiteView(BaseModel):
     why: str | None
 
 
+class EndingView(BaseModel):
+    """How far the last steps of a job are. `retry_seconds`: they have killed their worker, and are tried again then."""
+
+    step: EndingStep
+    done: int
+    total: int
+    deaths: int
+    retry_seconds: float | None
+
+
 class JobView(BaseModel):
     """A job as it stands. `waiting_for` is what holds it up through no fault of its own; `held_by` is the process that
     keeps all others from writing to the store, if it is known."""
@@ -85,6 +96,7 @@ class JobView(BaseModel):
     missing_items: int
     waiting_for: str | None
     held_by: str | None
+    ending: EndingView | None
     sites: list[SiteView]
     circuit: CircuitView
     scraper_id: str

@@ -46,6 +46,7 @@ def status_event(status: JobStatus) -> Event:
         status.circuit_opened,
         status.waiting_for,
         status.held_by,
+        None if status.ending is None else msgspec.structs.replace(status.ending, retry_seconds=None),
         status.deleting,
         status.job.policy.as_json(),
     )

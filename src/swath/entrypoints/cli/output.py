@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
+    from swath.domain.ending import Ending
     from swath.domain.job import Counts, JobStatus
 
 __all__ = ["command", "counted", "describe", "print_json", "print_table", "span", "status_json", "troubles", "waiting"]
@@ -127,6 +128,8 @@ def troubles(status: JobStatus) -> list[str]:
         found.append(f"files of {them} are gone: `jobs retry --items` takes {MISSING_KEY} of its results")
     if status.waiting_for is not None:
         found.append(waiting(status))
+    if status.ending is not None:
+        found.append(_ending(status.job.job_id, status.ending))
     found += [
         f"site {site.name} is left alone, {site.why}: {span(site.waits_seconds)}" for site in status.sites if site.why
     ]
@@ -144,6 +147,17 @@ def waiting(status: JobStatus) -> str:
     """What a job waits for, and which process it has to wait for."""
     held = f", which is held by {status.held_by}" if status.held_by is not None else ""
     return f"waiting for the {status.waiting_for}{held}"
+
+
+def _ending(job_id: str, ending: Ending) -> str:
+    """What its last steps are doing."""
+    from swath.domain.ending import TELL_DEATHS  # most commands never come here
+
+    if ending.retry_seconds is None:
+        far = f" {ending.done:,} of {ending.total:,}" if ending.total else ""
+        return f"ending: {ending.step.value.replace('_', ' ')}{far}"
+    told = f"its ending has killed a worker {counted(ending.deaths, 'time')}, next try in {span(ending.retry_seconds)}"
+    return f"{told}; to try at once: `{command('jobs', 'resume', job_id)}`" if ending.deaths >= TELL_DEATHS else told
 
 
 def _successes(counts: Counts) -> str:

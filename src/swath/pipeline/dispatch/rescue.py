@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from swath.domain.ending import TELL_DEATHS, put_off_seconds
 from swath.domain.errors import StoreUnavailable
 from swath.domain.lease import RescuedLease
 from swath.observe.crash_points import reach
@@ -79,4 +80,12 @@ class Rescuer:
                 lease.silent_seconds,
                 lease.returned,
             )
+            if lease.ending_deaths:
+                _log.log(
+                    logging.ERROR if lease.ending_deaths >= TELL_DEATHS else logging.WARNING,
+                    "a worker died while it ended job %s (death %d); the next try is due in %g s",
+                    lease.job_id,
+                    lease.ending_deaths,
+                    put_off_seconds(lease.ending_deaths),
+                )
         return rescued

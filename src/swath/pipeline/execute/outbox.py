@@ -52,6 +52,7 @@ class Outbox:
         self._group_items = group_items
         self._outcomes: list[Outcome] = []
         self._bytes = 0
+        self._taken_bytes = 0  # of the group that is being committed
         self._failed_in_a_row = 0
         self._bad_news = 0
         self._gathers_on = False
@@ -60,6 +61,11 @@ class Outbox:
 
     def __len__(self) -> int:
         return len(self._outcomes)
+
+    @property
+    def unstored_bytes(self) -> int:
+        """What is kept in memory here until it is stored, with the group that is being committed."""
+        return self._bytes + self._taken_bytes
 
     @property
     def crowded(self) -> bool:
@@ -100,7 +106,9 @@ class Outbox:
         """The next group; empty when nothing came within `patience_seconds` or somebody is in a hurry.
 
         The first that ends waits no longer than `group_seconds` for others, or, if all is well, `longest_seconds`.
+        The group before counts as stored from now on.
         """
+        self._taken_bytes = 0
         if not self._outcomes:
             await _set_within(self._some, patience_seconds)
         if self._outcomes and len(self._outcomes) < self._group_items:
@@ -108,7 +116,8 @@ class Outbox:
             if longest_seconds > group_seconds and not self._group.is_set() and not self._worries:
                 await self._gather_on(longest_seconds - group_seconds)
         taken, self._outcomes = self._outcomes[: self._group_items], self._outcomes[self._group_items :]
-        self._bytes = sum(outcome.size for outcome in self._outcomes)  # mostly of none
+        before, self._bytes = self._bytes, sum(outcome.size for outcome in self._outcomes)  # mostly of none
+        self._taken_bytes = before - self._bytes
         self._bad_news = sum(worries(outcome.end) for outcome in self._outcomes)
         if not self._outcomes:
             self._some.clear()

@@ -27,7 +27,7 @@ from swath.pipeline.execute.heap import keep_freed_memory
 from swath.pipeline.execute.heartbeat import Heartbeat
 from swath.pipeline.execute.holds import Holds
 from swath.pipeline.execute.housekeeping import Housekeeping
-from swath.pipeline.execute.outbox import GROUP_SECONDS
+from swath.pipeline.execute.outbox import CROWDED_BYTES, GROUP_SECONDS
 from swath.pipeline.execute.parts import Parts, WorkerOptions
 from swath.pipeline.execute.pulse import Pulse
 from swath.pipeline.execute.rereading import Rereading
@@ -131,8 +131,11 @@ class Worker:
             await self._rest.take(stop, self._changed, busy=bool(self._tasks or self._options.job_id))
 
     def _wants_more(self) -> bool:
-        """The next lease is claimed while the last items of the present ones still run."""
-        return len(self._tasks) < self._options.max_leases and self._room() > 0 and not self._floor.has_suspects
+        """The next lease is claimed while the last items of the present ones still run, unless too much of what they
+        have brought is still in memory, because storage is slow."""
+        if len(self._tasks) >= self._options.max_leases or self._room() <= 0 or self._floor.has_suspects:
+            return False
+        return sum(runner.outbox.unstored_bytes for runner in self._runners.values()) < CROWDED_BYTES
 
     def _running(self) -> int:
         return sum(slots.running for slots in tuple(self._slots.values()))  # the heartbeat's thread asks, too

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from swath.domain.ending import EndingStep
 from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, Unbalanced
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus, final_state
@@ -170,7 +171,10 @@ class Finisher:
     async def _close(self, lease: Lease, hold: Hold) -> JobStatus:
         """The job as it stands when all its items have ended. How long that takes depends on the disk, as in
         `_account`, so the right is renewed meanwhile."""
-        while lease.stopping and await self._book.sweep(lease, _SWEEP_ITEMS):
+        total = None
+        while lease.stopping and (left := await self._book.sweep(lease, _SWEEP_ITEMS)):
+            total = total or left
+            hold.reached(EndingStep.CANCELLING, total - left, total)
             await hold.keep()
         await self._clear_rooms(lease, hold)
         reach("before_manifest")
@@ -179,7 +183,7 @@ class Finisher:
     async def _account(self, lease: Lease, status: JobStatus, hold: Hold, onlooker: Onlooker | None) -> JobMetadata:
         """Everything else but the end itself."""
         absent = AbsentFiles(self._store, self._storage, lease.job)
-        tally, parts = await self._write_manifests(lease, status.generation, hold, [absent, *filter(None, [onlooker])])
+        tally, parts = await self._write_manifests(lease, status, hold, [absent, *filter(None, [onlooker])])
         await absent.end()
         _check_balance(status, tally, parts)
         await hold.keep()
@@ -215,21 +219,22 @@ class Finisher:
             await settle_for(self._store, self._storage, job_id, fence, item_ids)
 
     async def _write_manifests(
-        self, lease: Lease, generation: int, hold: Hold, passing: Sequence[AbsentFiles | Onlooker] = ()
+        self, lease: Lease, status: JobStatus, hold: Hold, passing: Sequence[AbsentFiles | Onlooker] = ()
     ) -> tuple[Tally, dict[str, tuple[ManifestPart, ...]]]:
-        job_id = lease.job.job_id
+        job_id, generation = lease.job.job_id, status.generation
         writer = ManifestWriter(lease.job, self._storage, self._part_items, fence=lease.fence, generation=generation)
         former = FormerFiles(self._storage, lease, generation)
-        after = 0
+        after = listed = 0
         while records := await self._store.items(job_id, after, _READ_ITEMS):
+            hold.reached(EndingStep.LISTING, listed, status.counts.total)
             await hold.keep()
             await former.pass_by(records)
             await writer.add(records)
             for one in passing:
                 await one.pass_by(records)
-            after = records[-1].seq
+            after, listed = records[-1].seq, listed + len(records)
         await self._clear_rooms(lease, hold)
-        await former.end()
+        await former.end(lambda done, total: hold.reached(EndingStep.REMOVING, done, total))
         await hold.keep()
         return writer.tally, await writer.close()
 

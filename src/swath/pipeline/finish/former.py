@@ -7,7 +7,7 @@ generation has nothing behind it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from swath.domain.item import ItemRecord
@@ -21,6 +21,7 @@ from swath.ports.result_storage import ResultStorage, StagedItem
 __all__ = ["FormerFiles"]
 
 _LOOKS_AT_ONCE: Final = 64
+_DELETED_AT_ONCE: Final = 1_000
 
 
 class FormerFiles:
@@ -44,7 +45,7 @@ class FormerFiles:
         for start in range(0, len(bare), _LOOKS_AT_ONCE):
             await self._clear(bare[start : start + _LOOKS_AT_ONCE])
 
-    async def end(self) -> None:
+    async def end(self, progress: Callable[[int, int], None] = lambda _done, _total: None) -> None:
         """All items have passed: removes packs of which none needs anything, and the index of a WARC with it.
 
         Those of leases later than our own belong to a later generation, which may have come while we slept.
@@ -52,13 +53,16 @@ class FormerFiles:
         if self._generation == 1 or self._lease.job.layout is Layout.FILES:
             return
         fences = {pack_fence(pack) for pack in self._packs if pack.endswith(WARC)}
-        found = [key async for key in self._storage.keys(self._job_id, PACKS)]
-        for key in found:
+        unused = []
+        async for key in self._storage.keys(self._job_id, PACKS):
             fence = pack_fence(key)
             used = key in self._packs or (key.endswith(INDEX) and fence in fences)
             if fence is not None and fence < self._lease.fence and not used:
-                reach("before_pack_removal")
-                await self._storage.remove(self._job_id, key)
+                unused.append(key)
+        for start in range(0, len(unused), _DELETED_AT_ONCE):
+            progress(start, len(unused))
+            reach("before_pack_removal")
+            await self._storage.delete(self._job_id, unused[start : start + _DELETED_AT_ONCE])
 
     async def _clear(self, item_ids: Sequence[str]) -> None:
         """Takes files away from items that have ended without any in this generation.

@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from swath.domain.ending import EndingProgress, EndingStep
 from swath.domain.errors import LeaseLost, StoreUnavailable
 from swath.domain.lease import Directive, Lease
 from swath.ports.clock import Clock
@@ -33,6 +34,11 @@ class Hold:
         self._clock = clock
         self._lease = lease
         self._renewed_at = clock.boot()
+        self._progress: EndingProgress | None = None
+
+    def reached(self, step: EndingStep, done: int = 0, total: int = 0) -> None:
+        """How far the ending is. Nothing is written now: the next renewal tells it."""
+        self._progress = EndingProgress(step, done, total)
 
     async def keep(self) -> None:
         """Called before each write. Renews after a sixth of the lease, so that a slow batch still ends within a third.
@@ -52,11 +58,16 @@ class Hold:
         await self._renew()
 
     async def _renew(self) -> None:
-        asked_at, fence = self._clock.boot(), self._lease.fence
-        directives = await self._book.renew(self._lease.worker_id, [fence])
-        if directives.get(fence, Directive.LOST) is Directive.LOST:
+        asked_at = self._clock.boot()
+        if await self._extended() is Directive.LOST:
             raise LeaseLost(f"another worker ends or deletes job {self._lease.job.job_id!r} now")
         self._renewed_at = asked_at
+
+    async def _extended(self) -> Directive:
+        fence = self._lease.fence
+        if self._progress is not None:
+            return await self._book.renew_ending(self._lease, self._progress)
+        return (await self._book.renew(self._lease.worker_id, [fence])).get(fence, Directive.LOST)
 
     async def during(self, work: Awaitable[T]) -> T:
         """Renews while the work is done, however long it takes. Raises LeaseLost as `keep` does."""

@@ -16,6 +16,7 @@ from swath.domain.job import Job, JobStatus
 from swath.domain.keys import encode
 from swath.domain.layout import Layout
 from swath.domain.manifest import PART_ITEMS, JobMetadata, ManifestPart, Tally, entry
+from swath.domain.portion import PART_BYTES
 from swath.domain.transitions import ItemState, JobState
 from swath.observe.crash_points import reach
 from swath.ports.result_storage import ResultStorage
@@ -124,11 +125,17 @@ class _ListWriter:
         self._part_items = part_items
         self._generation = generation
         self._lines: list[bytes] = []
+        self._bytes = 0
         self._number = 0
+
+    def has_room(self, line: bytes) -> bool:
+        """Whether the part that is being filled can hold this too. An entry that is larger than a part has its own."""
+        return not self._lines or self._bytes + len(line) <= PART_BYTES
 
     def add(self, line: bytes) -> bool:
         """Whether a part is full now."""
         self._lines.append(line)
+        self._bytes += len(line)
         return len(self._lines) == self._part_items
 
     def take(self) -> tuple[str, bytes, int] | None:
@@ -136,7 +143,7 @@ class _ListWriter:
         if not self._lines:
             return None
         self._number += 1
-        lines, self._lines = self._lines, []
+        lines, self._lines, self._bytes = self._lines, [], 0
         key = part_key(self._name, self._number)
         document = part_document(self._job_id, self._name, self._number, lines, self._generation)
         return key, document, len(lines)
@@ -167,6 +174,8 @@ class ManifestWriter:
             if one_by_one:
                 documents[item_key(record.item_id)] = line
             for name in lists_of(record.state):
+                if not self._lists[name].has_room(line):
+                    self._take(name, documents, new_parts)
                 if self._lists[name].add(line):
                     self._take(name, documents, new_parts)
         await self._write(documents, new_parts)

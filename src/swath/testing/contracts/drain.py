@@ -33,6 +33,10 @@ async def drain(store: Store, clock: FakeClock, model: Model) -> None:
             clock.advance(60)  # what is left waits for a retry
         else:
             break
+    for job_id, job in model.jobs.items():
+        if job.final is None and job.ending_due > clock.boot():
+            await store.resume(job_id)
+            job.ending_due = 0.0
     for job in model.endable():
         await _end(store, model, job.order.job_id)
     for job in model.deletable():

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from swath.domain.attempt import Attempt, HandedBack, Tries
+from swath.domain.ending import Ending, EndingProgress, EndingStep, put_off_seconds
 from swath.domain.errors import LeaseLost
 from swath.domain.job import Counts, Stopping
 from swath.domain.lease import Directive, Lease
+from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.endings_delete import DeletionContract
@@ -18,6 +20,7 @@ from swath.testing.contracts.orders import (
     Store,
     batch,
     claimed,
+    dies,
     end_job,
     failed,
     finished,
@@ -35,6 +38,13 @@ async def to_be_ended(store: Store, worker_id: str = "worker", items: int = 3) -
     """The right to end a job whose items have all ended."""
     await ready(store, items=items)
     await run_all(store)
+    lease = await store.claim_ending(worker_id)
+    assert lease is not None
+    return lease
+
+
+async def claimed_ending(store: Store, worker_id: str) -> Lease:
+    """A right to end that must be there."""
     lease = await store.claim_ending(worker_id)
     assert lease is not None
     return lease
@@ -188,3 +198,84 @@ class EndingsContract(DeletionContract):  # one suite in two files
                 await call
         assert {record.state for record in (await listing(store)).values()} == {ItemState.PENDING}
         assert dict(await store.renew("worker", [lease.fence])) == {lease.fence: Directive.LOST}
+
+    @pytest.mark.req("Z8", "Z10", "J7")
+    async def test_what_an_ending_reports_is_shown_while_its_holder_has_the_right(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        await ready(store)
+        assert (await store.status("job")).ending is None
+        await run_all(store)
+        assert (await store.status("job")).ending is None
+        lease = await claimed_ending(store, "worker")
+        assert (await store.status("job")).ending == Ending(step=EndingStep.STARTING)
+        for done in (1, 2):
+            clock.advance(lease.lease_seconds - 1)
+            progress = EndingProgress(EndingStep.LISTING, done, 3)
+            assert await store.renew_ending(lease, progress) is Directive.GO_ON
+            shown = Ending(step=EndingStep.LISTING, done=done, total=3)
+            assert (await store.status("job")).ending == shown
+            assert [status.ending for status in await store.jobs()] == [shown]
+            assert await store.rescue("other") == []  # it renews the right as well
+        await store.release(lease.worker_id, lease.fence)
+        assert (await store.status("job")).ending is None
+        assert await store.renew_ending(lease, EndingProgress(EndingStep.LISTING, 3, 3)) is Directive.LOST
+        second = await claimed_ending(store, "other")
+        assert (await store.status("job")).ending == Ending(step=EndingStep.STARTING)
+        assert await store.renew_ending(lease, EndingProgress(EndingStep.LISTING, 3, 3)) is Directive.LOST
+        assert (await store.status("job")).ending == Ending(step=EndingStep.STARTING)
+        assert (await store.end(second, JobState.COMPLETED, {})).ending is None
+
+    @pytest.mark.req("S6", "Z10")
+    async def test_an_ending_that_kills_its_workers_is_put_off_longer_each_time_and_stops_no_other_job(
+        self, store: Store, clock: FakeClock, kill: Kill
+    ) -> None:
+        await ready(store, "deadly")
+        await ready(store, "other")
+        await run_all(store)
+        for deaths in range(1, 7):
+            lease = await claimed_ending(store, f"w{deaths}")
+            assert lease.job.job_id == "deadly"
+            (rescued,) = await dies(store, kill, f"w{deaths}")
+            assert rescued.ending_deaths == deaths
+            seconds = put_off_seconds(deaths)
+            if seconds:
+                assert await store.claim_ending("hasty", "deadly") is None
+                shown = Ending(step=EndingStep.PUT_OFF, deaths=deaths, retry_seconds=seconds)
+                assert (await store.status("deadly")).ending == shown
+                between = await store.claim_ending("hasty")
+                assert between is not None
+                assert between.job.job_id == "other"
+                await store.release("hasty", between.fence)
+                clock.advance(seconds)
+        assert put_off_seconds(6) >= 600
+        assert put_off_seconds(99) == put_off_seconds(6)
+        last = await claimed_ending(store, "survivor")
+        assert (await store.status("deadly")).ending == Ending(step=EndingStep.STARTING, deaths=6)
+        assert (await store.end(last, JobState.COMPLETED, {})).ending is None
+        await store.retry("deadly", Selection(item_ids=frozenset({"1"})))
+        assert (await store.status("deadly")).ending is None
+
+    @pytest.mark.req("S6", "Z10", "J5")
+    async def test_a_person_may_have_an_ending_that_is_put_off_tried_at_once(self, store: Store, kill: Kill) -> None:
+        await to_be_ended(store, "first")
+        await dies(store, kill, "first")
+        await claimed_ending(store, "second")
+        await dies(store, kill, "second")
+        assert await store.claim_ending("third") is None
+        status = await store.resume("job")
+        assert status.ending == Ending(step=EndingStep.PUT_OFF, deaths=2, retry_seconds=0.0)
+        await claimed_ending(store, "third")
+
+    @pytest.mark.req("S6", "Z10")
+    async def test_who_cleans_up_after_a_death_and_dies_is_no_death_of_the_ending(
+        self, store: Store, kill: Kill
+    ) -> None:
+        await to_be_ended(store, "first")
+        kill("first")
+        assert [lease.ending_deaths for lease in await store.rescue("cleaner")] == [1]
+        kill("cleaner")
+        (rescued,) = await store.rescue("other")
+        assert rescued.ending_deaths == 0
+        await store.release("other", rescued.fence)
+        await claimed_ending(store, "other")

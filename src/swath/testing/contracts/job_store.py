@@ -23,6 +23,7 @@ from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.job_store_find import FindContract
+from swath.testing.contracts.job_store_large import LargeInputContract
 from swath.testing.contracts.job_store_load import LoadContract
 from swath.testing.contracts.job_store_order import OrderContract
 from swath.testing.contracts.job_store_pace import PaceContract
@@ -56,7 +57,7 @@ async def figures(store: Store) -> dict[str, int]:
 
 
 class JobStoreContract(
-    LoadContract, OrderContract, FindContract, NewsContract, PaceContract
+    LoadContract, OrderContract, FindContract, LargeInputContract, NewsContract, PaceContract
 ):  # three deep with the back end's class; one suite in several files
     """Fixtures to give: `store` (a Store, closed afterwards) on `clock` (a FakeClock), and `kill` (see orders.Kill)."""
 

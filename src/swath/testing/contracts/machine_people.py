@@ -64,6 +64,8 @@ class PeopleRules(AcceptRules):
     def resume(self, pick: int) -> None:
         job = one(sorted(self.jobs(), key=lambda job: not job.paused), pick)
         said = self.say(job, self.store.resume(job.order.job_id), refused=job.final is not None)
+        if said:
+            job.ending_due = 0.0
         if said and job.state is JobState.PAUSED and job.stopping is None:
             self.model.resume(job)
 

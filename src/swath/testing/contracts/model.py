@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from swath.domain.attempt import Ended, HandedBack
+from swath.domain.ending import put_off_seconds
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.lease import POISON_CRASHES, Lease, lease_size
 from swath.domain.policy import ExecutionPolicy
@@ -179,6 +180,8 @@ class Model:
         """A rescue; answers how many items came back."""
         if not lease.rescued:
             self.lost.append(replace(lease, running=set()))
+            if lease.ends and lease.owner in self.dead:
+                self._put_off(self.jobs[lease.job_id])
         held, loser, job = self.held(lease), lease.owner, self.jobs[lease.job_id]
         for item in held:
             if item.seq in lease.running:
@@ -192,6 +195,10 @@ class Model:
         lease.rescued, lease.owner, lease.expires = True, rescuer, self.clock.boot() + self.lease_seconds
         self._leave(job, loser, held)
         return sum(item.end is None for item in held)
+
+    def _put_off(self, job: ModelJob) -> None:
+        job.ending_deaths += 1
+        job.ending_due = self.clock.boot() + put_off_seconds(job.ending_deaths)
 
     def _end_poison(self, job: ModelJob, lease: ModelLease, item: ModelItem) -> None:
         failure = Failure.of(FailureKind.POISON, "")
@@ -233,6 +240,7 @@ class Model:
             and not job.deleting
             and (job.stopping is not None or (job.started and not job.open_items))
             and not self.leases_of(job)
+            and job.ending_due <= self.clock.boot()
         ]
 
     def sweep(self, lease: ModelLease, item: ModelItem) -> None:
@@ -248,6 +256,7 @@ class Model:
         """The job is over, and perhaps somebody is to be told."""
         job = self.jobs[lease.job_id]
         job.final, job.ended_at = state, self.clock.now()
+        job.ending_deaths, job.ending_due = 0, 0.0
         if word is not None:
             self.outbox.put(word)
         self.lost.append(self.leases.pop(lease.fence))

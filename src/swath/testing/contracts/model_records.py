@@ -162,6 +162,8 @@ class ModelJob:
     opened: bool = False
     served: int = 0
     slots_before: int = 0  # after the last step
+    ending_deaths: int = 0
+    ending_due: float = 0.0  # by the boot clock
 
     @property
     def state(self) -> JobState:

@@ -337,6 +337,20 @@ class ResultStorageContract(PackContract):
         assert await all_keys(storage) == ["m.json"]
         assert await all_keys(storage, "other") == ["manifests/full/part-1.json"]
 
+    @pytest.mark.req("Z10")
+    async def test_deleting_takes_exactly_the_keys_that_are_named(self, storage: ResultStorage) -> None:
+        parts = {f"manifests/full/part-{number}.json": b"" for number in (1, 10, 2, 3)}
+        await storage.put("job", parts | {"m.json": b"", "packs/1.jsonl": b""})
+        await storage.put("other", parts)
+        gone = ["manifests/full/part-1.json", "m.json", "manifests/full/part-3.json", "never/there.json"]
+        for _ in range(2):
+            await storage.delete("job", gone)
+            left = ["manifests/full/part-10.json", "manifests/full/part-2.json", "packs/1.jsonl"]
+            assert await all_keys(storage) == left
+        await storage.delete("job", [])
+        await storage.delete("never there", gone)
+        assert await all_keys(storage, "other") == sorted(parts)
+
     async def test_clearing_removes_everything_of_the_job_and_nothing_else(self, storage: ResultStorage) -> None:
         await staged(storage, 1, item("a", data=b"1"), item("b", data=b"2"))
         await storage.publish("job", 1, ["a"])

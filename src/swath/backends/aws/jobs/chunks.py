@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -28,12 +28,14 @@ from swath.backends.aws.table.layout import (
 from swath.backends.aws.table.table import Table
 from swath.domain.attempt import Ended
 from swath.domain.item import Item, PastEnd
+from swath.domain.portion import Portion, item_bytes
 from swath.domain.transitions import JobState
 
 __all__ = ["MAX_CHUNKS", "Chunk", "Chunks", "End", "LoadedBatch", "encode_ends"]
 
 MAX_CHUNKS: Final = 90  # that one commit may end items in: it has a hundred rows at most
 _REMEMBERED: Final = 16  # chunks
+_REMEMBERED_BYTES: Final = 32 * 1024 * 1024  # of their inputs, but always the last chunk
 _REMEMBERED_MARKS: Final = 4_096  # of batches
 _AT_ONCE: Final = 16
 _AGAIN_ROWS: Final = 100
@@ -62,6 +64,13 @@ class _EndRow(msgspec.Struct, array_like=True):
     ends: list[Ended]
 
 
+class _Inputs(NamedTuple):
+    """The inputs of a chunk, and how many bytes their rows have."""
+
+    items: dict[int, Item]
+    size: int
+
+
 class Chunk(NamedTuple):
     """Some items of a job and how they have ended so far, by generation, the oldest first."""
 
@@ -86,7 +95,8 @@ class Chunks:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._inputs: OrderedDict[tuple[int, int], dict[int, Item]] = OrderedDict()
+        self._inputs: OrderedDict[tuple[int, int], _Inputs] = OrderedDict()
+        self._largest: OrderedDict[int, int] = OrderedDict()  # by job: bytes of its largest chunk so far
         self._marks: OrderedDict[tuple[int, int], str] = OrderedDict()
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -113,31 +123,49 @@ class Chunks:
         """A job of one batch was made by this process, which may well be the one to run it."""
         self._note_mark(head.number, 0, mark)
         if chunk_of(head.last_seq) == 0:
-            self._remember(head, 0, {item.seq: item for item in items})
+            self._remember(head, 0, _Inputs({item.seq: item for item in items}, sum(map(item_bytes, items))))
 
     async def items(self, head: Head, seqs: Collection[int]) -> dict[int, Item]:
-        """These items of the job, as far as there are such."""
-        chunks = {chunk_of(seq) for seq in seqs}
+        """These items of the job, as far as there are such. Of large chunks only a few are read at once."""
+        wanted = set(seqs)
+        chunks = sorted({chunk_of(seq) for seq in wanted})
         found: dict[int, Item] = {}
-        for inputs in await asyncio.gather(*(self._chunk_inputs(head, chunk) for chunk in chunks)):
-            found.update(inputs)
+        while chunks:
+            some = chunks[: self._at_once(head.number)]
+            chunks = chunks[len(some) :]
+            for inputs in await asyncio.gather(*(self._chunk_inputs(head, chunk) for chunk in some)):
+                found.update({seq: item for seq, item in inputs.items() if seq in wanted})
         return {seq: found[seq] for seq in seqs if seq in found}
 
-    async def fresh(self, head: Head, most: int) -> list[Item]:
-        """The next items that nobody was handed in this generation, in no more chunks than a commit may touch."""
+    async def some(self, head: Head, seqs: Sequence[int], portion: Portion) -> dict[int, Item]:
+        """The first of these items, in their order, as many as the portion takes."""
+        taken: dict[int, Item] = {}
+        for at in range(0, len(seqs), _AT_ONCE):
+            found = await self.items(head, seqs[at : at + _AT_ONCE])
+            taken.update({item.seq: item for item in portion.take(found.values(), item_bytes)})
+            if portion.full:
+                break
+        return taken
+
+    async def fresh(self, head: Head, most: int, portion: Portion) -> list[Item]:
+        """The next items that nobody was handed in this generation, in no more chunks than a commit may touch, and as
+        many as the portion takes."""
         if most <= 0 or head.fresh_left <= 0:
             return []
         if head.again:
             seqs = await self._selected_next(head, most)
-            return list((await self.items(head, seqs)).values())
+            return list((await self.some(head, seqs, portion)).values())
         taken: list[Item] = []
         chunks: set[int] = set()
         async for items in self._inputs_from(head, chunk_of(head.fresh_seq + 1)):
-            for seq in sorted(seq for seq in items if seq > head.fresh_seq):
-                chunks.add(chunk_of(seq))
+            fresh = sorted(seq for seq in items if seq > head.fresh_seq)
+            for item in portion.take(map(items.__getitem__, fresh), item_bytes):
+                chunks.add(chunk_of(item.seq))
                 if len(chunks) > MAX_CHUNKS or len(taken) == most:
                     return taken
-                taken.append(items[seq])
+                taken.append(item)
+            if portion.full or len(taken) == most:
+                return taken
         return taken
 
     async def selected(self, head: Head, first: int, last: int) -> set[int]:
@@ -148,7 +176,7 @@ class Chunks:
                 seqs.update(_seqs_decoder.decode(row.body))
         return seqs
 
-    async def chunks(self, head: Head, first: int, last: int) -> AsyncIterator[Chunk]:
+    async def chunks(self, head: Head, first: int, last: int) -> AsyncGenerator[Chunk]:
         """Items and ends of all chunks from the first to the last that have any."""
         for block in range(block_of(first), block_of(last) + 1):
             low, high = chunks_of_block(block)
@@ -175,9 +203,14 @@ class Chunks:
             async with self._gate:
                 partition = items_partition(head.number, block_of(chunk))
                 rows = [row async for row in self._table.query(partition, f"{chunk:010d}#i", f"{chunk:010d}#i~")]
-            known = await self._inputs_in(head, rows)
+            known = _Inputs(await self._inputs_in(head, rows), sum(len(row.body) for row in rows))
             self._remember(head, chunk, known)
-        return known
+        return known.items
+
+    def _at_once(self, number: int) -> int:
+        """How many chunks of the job may be read at once; one, until the size of one is known."""
+        largest = self._largest.get(number)
+        return 1 if largest is None else max(1, min(_AT_ONCE, _REMEMBERED_BYTES // max(1, largest)))
 
     async def _inputs_from(self, head: Head, first: int) -> AsyncIterator[dict[int, Item]]:
         """Inputs chunk by chunk, because a claim needs few of them; what was refused at load may leave long gaps."""
@@ -240,9 +273,15 @@ class Chunks:
                 items.update({entry[0]: Item(*entry) for entry in _input_decoder.decode(row.body)})
         return items
 
-    def _remember(self, head: Head, chunk: int, items: dict[int, Item]) -> None:
+    def _remember(self, head: Head, chunk: int, inputs: _Inputs) -> None:
+        self._largest[head.number] = max(inputs.size, self._largest.pop(head.number, 0))
+        while len(self._largest) > _REMEMBERED_MARKS:
+            self._largest.popitem(last=False)
         if head.state is JobState.LOADING and chunk >= chunk_of(head.last_seq + 1):
             return  # the next batch may bring more
-        self._inputs[head.number, chunk] = items
-        while len(self._inputs) > _REMEMBERED:
+        self._inputs[head.number, chunk] = inputs
+        while len(self._inputs) > _REMEMBERED or (len(self._inputs) > 1 and self._bytes() > _REMEMBERED_BYTES):
             self._inputs.popitem(last=False)
+
+    def _bytes(self) -> int:
+        return sum(inputs.size for inputs in self._inputs.values())

@@ -24,6 +24,7 @@ from swath.domain.item import Item
 from swath.domain.job import Job
 from swath.domain.lease import Lease, LeasedItem, first_demand, has_room, lease_size
 from swath.domain.pace import begun
+from swath.domain.portion import LEASE_BYTES, Portion
 from swath.domain.transitions import JobState, check_job
 from swath.domain.turns import Candidate, next_in_turn
 
@@ -128,12 +129,16 @@ async def _choose(ledger: Ledger, head: Head, order: Job, worker_id: str, due: D
         came_back = taken.in_one_commit(_next(free, wanted, most))
         if len(came_back) == wanted or taken.rows >= ROWS:
             break
+    portion = Portion(LEASE_BYTES)
+    inputs = await ledger.chunks.some(head, [item.seq for item in came_back], portion)
+    if portion.full:
+        last = next(reversed(inputs))
+        came_back = came_back[: 1 + [item.seq for item in came_back].index(last)]
     most -= sum(item.never_began for item in came_back)
-    fresh = [] if due.suspects else await ledger.chunks.fresh(head, min(most, wanted - len(came_back)))
+    fresh = [] if due.suspects else await ledger.chunks.fresh(head, min(most, wanted - len(came_back)), portion)
     room = MAX_CHUNKS - len({chunk_of(item.seq) for item in came_back})
     near = sorted({chunk_of(item.seq) for item in fresh})[:room]
     fresh = [item for item in fresh if chunk_of(item.seq) in near]
-    inputs = await ledger.chunks.items(head, [item.seq for item in came_back])
     return _Chosen(came_back, fresh, inputs, taken)
 
 

@@ -75,8 +75,9 @@ async def resume(ledger: Ledger, job_id: str) -> JobStatus:
         to_be_changed(head)
         if head.state.terminal:
             raise Conflict(f"job {job_id!r} has ended ({head.state}); `retry` runs items of it again")
+        put_off, head.ending_due = head.ending_due, 0.0
         if head.state is not JobState.PAUSED or head.stopping is not None:
-            return unchanged(head)
+            return Change(head) if put_off else unchanged(head)
         state = JobState.PENDING if head.started_at is None else JobState.RUNNING
         check_job(head.state, state)
         head.state, head.served = state, await ledger.granted()

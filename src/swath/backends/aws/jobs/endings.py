@@ -23,13 +23,15 @@ from swath.backends.aws.jobs.ledger import Ledger, lease_under
 from swath.backends.aws.jobs.outbox import new_webhook
 from swath.backends.aws.table.layout import ACTIVE, chunk_of, listed_key, manifest_key
 from swath.domain.attempt import Ended
+from swath.domain.ending import EndingProgress
 from swath.domain.errors import LeaseLost, UnknownName
 from swath.domain.job import JobStatus
-from swath.domain.lease import Lease
+from swath.domain.lease import Directive, Lease
+from swath.domain.portion import LEASE_BYTES, Portion
 from swath.domain.transitions import ItemState, JobState, check_job
 from swath.domain.webhook import Webhook
 
-__all__ = ["claim_ending", "end", "sweep"]
+__all__ = ["claim_ending", "end", "renew_ending", "sweep"]
 
 _SWEPT_ROWS: Final = 30  # of items that came back, in one commit
 _SWEPT_ITEMS: Final = 5_000
@@ -43,7 +45,7 @@ async def claim_ending(ledger: Ledger, worker_id: str, job_id: str | None, witho
         found = await ledger.heads.find(job_id)
         heads = [] if found is None else [found]
     for head in heads:
-        if head.job_id not in without and head.may_end and not head.leases:
+        if head.job_id not in without and _is_due(ledger, head):
             lease = await _claim(ledger, worker_id, head.job_id, just_read=job_id is not None)
             if lease is not None:
                 return lease
@@ -52,7 +54,7 @@ async def claim_ending(ledger: Ledger, worker_id: str, job_id: str | None, witho
 
 async def _claim(ledger: Ledger, worker_id: str, job_id: str, *, just_read: bool) -> Lease | None:
     async def decide(head: Head) -> Change[Lease | None]:
-        if not head.may_end or head.leases:
+        if not _is_due(ledger, head):
             return unchanged(None)
         order = await ledger.orders.of(head)
         granted = await ledger.grant(items=False)
@@ -63,6 +65,25 @@ async def _claim(ledger: Ledger, worker_id: str, job_id: str, *, just_read: bool
         return await ledger.heads.change(job_id, decide, just_read=just_read)
     except UnknownName:
         return None
+
+
+def _is_due(ledger: Ledger, head: Head) -> bool:
+    return head.may_end and not head.leases and head.ending_due <= ledger.times().shared
+
+
+async def renew_ending(ledger: Ledger, lease: Lease, progress: EndingProgress) -> Directive:
+    """See Endings.renew_ending."""
+
+    async def decide(head: Head) -> Change[Directive]:
+        held = lease_under(head, lease, Right.END)
+        ledger.extend(held)
+        held.progress = progress
+        return Change(Directive.GO_ON)
+
+    try:
+        return await ledger.heads.change(lease.job.job_id, decide)
+    except (UnknownName, LeaseLost):
+        return Directive.LOST
 
 
 async def sweep(ledger: Ledger, lease: Lease, limit: int) -> int:
@@ -90,7 +111,8 @@ async def _sweep(ledger: Ledger, lease: Lease, limit: int) -> tuple[int, int]:
                 await read_bucket(ledger.table, head.number, bucket, taken, _SWEPT_ROWS)
         waited = _in_few_chunks(taken.items[:limit])
         chunks = {chunk_of(item.seq) for item in waited}
-        fresh = [item.seq for item in await ledger.chunks.fresh(head, limit - len(waited))] if not chunks else []
+        unread = [] if chunks else await ledger.chunks.fresh(head, limit - len(waited), Portion(LEASE_BYTES))
+        fresh = [item.seq for item in unread]
         ends = [_cancelled(head, item) for item in [*waited, *map(Back, fresh)]]
         if not ends:
             return unchanged((left, 0))
@@ -141,6 +163,7 @@ async def end(
         head.manifest, head.manifest_parts = nonce, len(parts)
         head.state, head.ended_at = state, ledger.times().now
         head.drop(held)
+        head.ending_deaths, head.ending_due = 0, 0.0
         unlisted = [] if head.is_active else [Delete(listed_key(ACTIVE, head.number))]
         due = None if head.deleting else kept_due(head, order.policy)
         sent = [] if webhook is None else new_webhook(head.number, webhook)

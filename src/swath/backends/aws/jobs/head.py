@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from swath.domain.circuit import Circuit
+from swath.domain.ending import EndingProgress
 from swath.domain.errors import StoreDamaged
 from swath.domain.job import Counts, Stopping, WaitingFor
 from swath.domain.pace import Pace
@@ -52,6 +53,7 @@ class HeldLease(msgspec.Struct, array_like=True):
     chunks: list[int] = []
     end_rows: int = 0
     waiting: WaitingFor | None = None  # what its worker waits for, as it said last
+    progress: EndingProgress | None = None  # of the right to end a job, as its worker said last
 
     @property
     def seqs(self) -> list[int]:
@@ -143,6 +145,8 @@ class Head(msgspec.Struct, array_like=True):
     on_demand: bool = False
     versions: int = 1
     current_version: int = 1
+    ending_deaths: int = 0  # workers that have died with the right to end it
+    ending_due: float = 0.0  # in shared time: before then nobody tries to
 
     @property
     def ended(self) -> int:

@@ -6,6 +6,7 @@ Before: loading.py, finishing.py and rescue.py write them. Beside: jobs.py, and 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ from swath.backends.aws.jobs.ledger import Ledger
 from swath.backends.aws.table.layout import CHUNK_ITEMS, chunk_of
 from swath.domain.errors import UnknownName
 from swath.domain.item import Item, ItemRecord
+from swath.domain.portion import PAGE_BYTES, Portion, item_bytes
 from swath.domain.transitions import ItemState
 
 __all__ = ["View", "item", "items", "steadily"]
@@ -48,15 +50,19 @@ async def steadily(ledger: Ledger, job_id: str, read: Callable[[Head], Awaitable
 async def _page(ledger: Ledger, head: Head, after: int, limit: int) -> list[ItemRecord]:
     view = await View.of(ledger, head)
     records: list[ItemRecord] = []
+    portion = Portion(PAGE_BYTES)
     after, last = max(after, head.purged_seq), chunk_of(max(1, head.last_seq))
     first = chunk_of(after + 1)
     while first <= last and len(records) < limit:
         # One chunk more than is needed if all of them are full; where there are gaps it goes on.
         until = min(last, first + (limit - len(records)) // CHUNK_ITEMS + 1)
         selected = await ledger.chunks.selected(head, first, until)
-        async for chunk in ledger.chunks.chunks(head, first, until):
-            seqs = sorted(seq for seq in chunk.items if seq > after)
-            records += [view.record(chunk, seq, selected) for seq in seqs]
+        async with aclosing(ledger.chunks.chunks(head, first, until)) as chunks:
+            async for chunk in chunks:
+                seqs = sorted(seq for seq in chunk.items if seq > after)
+                records += portion.take((view.record(chunk, seq, selected) for seq in seqs), item_bytes)
+                if portion.full:
+                    return records[:limit]
         first = until + 1
     return records[:limit]
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from swath.backends.aws.jobs.head import Head
+from swath.backends.aws.jobs.head import Head, Right
 from swath.backends.aws.jobs.ledger import Ledger
 from swath.backends.aws.jobs.orders import StaleHead
 from swath.backends.aws.table.layout import ACTIVE, DEMAND, JOBS, listed_key, manifest_key
+from swath.domain.ending import Ending, EndingProgress, EndingStep, ending_of
 from swath.domain.errors import StoreUnavailable
 from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.pace import overall, per_second
@@ -137,9 +138,16 @@ def _status(ledger: Ledger, head: Head, order: Job, manifest: dict[str, Any] | N
         stopping=head.stopping,
         circuit_opened=head.circuit.opened,
         waiting_for=None if head.state.terminal else ledger.waiting_for(head),
+        ending=None if head.state.terminal else _ending(head, ledger.times().shared),
         deleting=head.deleting,
         cost=head.cost,
         manifest=manifest,
         versions=head.versions,
         current_version=head.current_version,
     )
+
+
+def _ending(head: Head, shared: float) -> Ending | None:
+    right = next((lease for lease in head.leases if lease.right is Right.END and not lease.rescued), None)
+    progress = None if right is None else right.progress or EndingProgress(EndingStep.STARTING)
+    return ending_of(progress, head.ending_deaths, head.ending_due - shared)

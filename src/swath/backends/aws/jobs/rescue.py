@@ -17,6 +17,7 @@ from swath.backends.aws.jobs.heads import Change, unchanged
 from swath.backends.aws.jobs.ledger import Ledger
 from swath.backends.aws.table.layout import held_key
 from swath.domain.attempt import Ended
+from swath.domain.ending import put_off_seconds
 from swath.domain.errors import BadInput, StoreDamaged, UnknownName
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.lease import POISON_CRASHES, RescuedLease
@@ -125,7 +126,19 @@ def _told(
         returned=returned,
         silent_seconds=max(0.0, ledger.times().shared - lease.heard_at),
         dead=_is_dead(ledger, lease, gone),
+        ending_deaths=_note_death(ledger, head, lease, gone),
     )
+
+
+def _note_death(ledger: Ledger, head: Head, lease: HeldLease, gone: Collection[str]) -> int:
+    """How often ending the job has killed its worker, if that is what this lease is. Of a worker of another host no
+    more than its silence is ever known, and nothing but time is lost by counting that."""
+    died = lease.host != ledger.presence.host or _is_dead(ledger, lease, gone)
+    if lease.right is not Right.END or lease.rescued or not died:
+        return 0
+    head.ending_deaths += 1
+    head.ending_due = ledger.times().shared + put_off_seconds(head.ending_deaths)
+    return head.ending_deaths
 
 
 async def _take_away(ledger: Ledger, head: Head, lease: HeldLease, poison: list[Back]) -> list[Put | Delete]:

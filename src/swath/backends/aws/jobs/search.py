@@ -17,6 +17,7 @@ from swath.backends.aws.jobs.ledger import Ledger
 from swath.backends.aws.table.layout import CHUNK_ITEMS, chunk_of
 from swath.domain.attempt import Finding
 from swath.domain.item import ItemFilter, ItemRecord
+from swath.domain.portion import PAGE_BYTES, Portion, item_bytes
 from swath.domain.transitions import ItemState
 from swath.ports.job_store import ItemPage
 
@@ -68,18 +69,22 @@ async def _scan(ledger: Ledger, view: View, wanted: ItemFilter, after: int, limi
     until = min(last, first + _SCANNED_CHUNKS - 1)
     selected = await ledger.chunks.selected(head, first, until)
     found: list[ItemRecord] = []
+    portion = Portion(PAGE_BYTES)
     async for chunk in ledger.chunks.chunks(head, first, until):
         seqs = (seq for seq in sorted(chunk.items) if seq > after)
-        for record in _fitting(view, chunk, seqs, wanted, selected):
+        for record in portion.take(_fitting(view, chunk, seqs, wanted, selected), item_bytes):
             found.append(record)
             if len(found) == limit:
                 return ItemPage(found, record.seq if record.seq < head.last_seq else None)
+        if portion.full:
+            return ItemPage(found, found[-1].seq)
     return ItemPage(found, None if until >= last else (until + 1) * CHUNK_ITEMS)
 
 
 async def _seek(ledger: Ledger, view: View, wanted: ItemFilter, seqs: list[int], limit: int) -> ItemPage:
     """What fits of these items, which are known by their rows."""
     found: list[ItemRecord] = []
+    portion = Portion(PAGE_BYTES)
     for looked, (number, group) in enumerate(groupby(seqs, chunk_of)):
         if looked == _SOUGHT_CHUNKS:
             return ItemPage(found, number * CHUNK_ITEMS)
@@ -87,10 +92,12 @@ async def _seek(ledger: Ledger, view: View, wanted: ItemFilter, seqs: list[int],
         those = list(group)
         async for chunk in ledger.chunks.chunks(view.head, number, number):
             there = (seq for seq in those if seq in chunk.items)
-            for record in _fitting(view, chunk, there, wanted, selected):
+            for record in portion.take(_fitting(view, chunk, there, wanted, selected), item_bytes):
                 found.append(record)
                 if len(found) == limit:
                     return ItemPage(found, record.seq if record.seq < seqs[-1] else None)
+            if portion.full:
+                return ItemPage(found, found[-1].seq)
     return ItemPage(found, None)
 
 

@@ -37,6 +37,7 @@ from swath.backends.aws.table.table import Table
 from swath.backends.host.presence import Presence
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.backlog import Backlog
+from swath.domain.ending import EndingProgress
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.item import ItemFilter, ItemRecord
 from swath.domain.job import Job, JobStatus, WaitingFor
@@ -211,6 +212,9 @@ class AwsStore(AwsServing):
     ) -> Lease | None:
         self._enter(worker_id)
         return await self._run(endings.claim_ending, worker_id, job_id, without)
+
+    async def renew_ending(self, lease: Lease, progress: EndingProgress) -> Directive:
+        return await self._run(endings.renew_ending, lease, progress)
 
     async def sweep(self, lease: Lease, limit: int) -> int:
         return await self._run(endings.sweep, lease, limit)

@@ -219,6 +219,12 @@ class S3Results:
         async for found in self._files.pages(job, prefix):
             await self._files.delete(job, found)
 
+    async def delete(self, job_id: str, keys: Collection[str]) -> None:
+        """A thousand by one request."""
+        for key in keys:
+            check_key(key)
+        await self._files.delete(job_folder(job_id), keys)
+
     async def clear(self, job_id: str) -> None:
         """Takes the rooms first, so that nobody writes any more, then everything else. A tombstone stays."""
         for desk in [desk for desk in self._desks if desk[0] == job_id]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from swath.domain.ending import Ending
 from swath.domain.item import ItemRecord
 from swath.domain.job import Counts, Job, JobStatus, SiteOutlook, Stopping, WaitingFor
 from swath.domain.layout import Layout
@@ -35,6 +36,7 @@ def status_of(view: Mapping[str, Any]) -> JobStatus:
         circuit_opened=view["circuit"]["reason"],
         waiting_for=None if view["waiting_for"] is None else WaitingFor(view["waiting_for"]),
         held_by=view.get("held_by"),  # a controller of an older version does not say
+        ending=msgspec.convert(view["ending"], Ending | None),
         deleting=view["deleting"],
         cost=view["cost"],
         manifest=None
