@@ -67,7 +67,7 @@ async def _listed(ledger: Ledger, lists: Collection[str], below: int | None, mos
     numbers = [
         int(row.key.s)
         for partition in lists
-        async for row in ledger.table.query(partition, last=last, reverse=True, limit=most)
+        async for row in ledger.table.query(partition, "0", last, reverse=True, limit=most)
     ]
     return sorted(numbers, reverse=True)[:most]
 
