@@ -1,11 +1,12 @@
 """What the rows of the table hold, field by field: `python -m tests.aws.stored_rows > tests/aws/stored_rows.txt`.
 
-test_stored_rows.py compares. A field that is added, removed or changed needs a new format (calls/formats.py), unless the
-format was not yet in any release.
+test_stored_rows.py compares. A field that is added, removed or changed needs a new format (calls/formats.py), unless
+the format was not yet in any release.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final
@@ -89,4 +90,4 @@ def _default(field: inspect.Field) -> str:
 
 
 if __name__ == "__main__":
-    print(description(), end="")
+    sys.stdout.write(description())

@@ -13,7 +13,7 @@ from swath.domain.transitions import ItemState
 
 __all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES", "UPGRADES", "Rank"]
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 # What makes a store of a former version one of the next, beside the tables and indexes that it does not have yet.
 # A process of the former version may still be at work on it, so what there is keeps its shape.
@@ -23,6 +23,7 @@ UPGRADES: Final[dict[int, tuple[str, ...]]] = {
         "ALTER TABLE jobs ADD COLUMN versions INTEGER NOT NULL DEFAULT 1",
         "ALTER TABLE jobs ADD COLUMN current_version INTEGER NOT NULL DEFAULT 1",
     ),
+    5: ("ALTER TABLE jobs ADD COLUMN scraper_versions TEXT NOT NULL DEFAULT '[]'",),
 }
 
 # Small numbers, because there is one in every row. 0 is "not ended"; the lease says whether queued or in progress.
@@ -89,7 +90,8 @@ CREATE TABLE IF NOT EXISTS jobs (
     manifest    BLOB,
     on_demand   INTEGER NOT NULL DEFAULT 0,  -- 1: somebody waits for it
     versions    INTEGER NOT NULL DEFAULT 1,  -- of its results; the first is its own
-    current_version INTEGER NOT NULL DEFAULT 1  -- which of them readers get
+    current_version INTEGER NOT NULL DEFAULT 1, -- which of them readers get
+    scraper_versions TEXT NOT NULL DEFAULT '[]'  -- under which items have ended; JSON
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (job_no) WHERE state IN ('loading', 'pending', 'running', 'paused');
 CREATE INDEX IF NOT EXISTS jobs_runnable ON jobs (priority DESC, total, job_no) WHERE state IN ('pending', 'running');

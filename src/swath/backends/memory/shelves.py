@@ -118,6 +118,7 @@ class Shelves:
             manifest=None if job.manifest is None else dict(job.manifest),
             versions=job.versions,
             current_version=job.current_version,
+            scraper_versions=job.scraper_versions,
         )
 
     def _waiting_for(self) -> WaitingFor | None:

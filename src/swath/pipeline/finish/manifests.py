@@ -91,6 +91,7 @@ def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts) 
         bytes=tally.bytes,
         requests=tally.requests,
         cache_hits=tally.cache_hits,
+        scraper_versions=dict(sorted(tally.scraper_versions.items())),
         cost=round(status.cost, 6),
         created_at=status.job.created_at,
         layout=status.job.layout.value,

@@ -146,6 +146,7 @@ class Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     on_demand: bool = False
     versions: int = 1
     current_version: int = 1
+    scraper_versions: list[str] = []
 
     @property
     def ended(self) -> int:

@@ -142,4 +142,5 @@ def _status(ledger: Ledger, head: Head, order: Job, manifest: dict[str, Any] | N
         manifest=manifest,
         versions=head.versions,
         current_version=head.current_version,
+        scraper_versions=tuple(head.scraper_versions),
     )
