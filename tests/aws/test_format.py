@@ -233,6 +233,19 @@ async def test_an_upgrade_under_a_running_process_is_noticed_at_its_next_look_fo
             await look()
 
 
+async def test_a_row_that_is_not_ours_is_damaged_and_not_of_a_later_format(
+    stores: Stores, clients: AwsClients, clock: FakeClock, tmp_path: Path
+) -> None:
+    store = stores.open(tmp_path, clock)
+    await ready(store)
+    key = head_key(await _number(clients, stores.name, "job"))
+    item = await _item(clients, stores.name, key)
+    for body in (b"new", b"\x00", b"\x01" + item["b"]["B"][1:], b"x"):
+        await clients.call("dynamodb", "put_item", TableName=stores.name, Item=item | {"b": {"B": body}})
+        with pytest.raises(StoreDamaged, match="cannot be read"):
+            await store.status("job")
+
+
 # -- fields that are not known -----------------------------------------------------------------------------------------
 
 

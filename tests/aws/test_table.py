@@ -123,8 +123,9 @@ async def test_one_change_costs_half_of_a_transaction(table: Table, clients: Aws
     assert meter.requests["dynamodb.update_item"] == 2
     assert meter.requests["dynamodb.transact_write_items"] == 2
     assert meter.declined == {"dynamodb.update_item": 1}
+    assert (meter.requests["dynamodb.get_item"], meter.read_units) == (1, 1.0), "the format, once"
     await table.get(HEAD)
-    assert meter.read_units == 1.0
+    assert meter.read_units == 2.0
 
 
 @pytest.mark.req("Q3")

@@ -23,6 +23,7 @@ FORMAT: Final = 2  # the newest that this version of Swath reads and writes
 SITE_FORMAT: Final = 1  # of what is known of sites: during an upgrade old and new workers share their rates
 
 _ZLIB: Final = 0x78  # the first byte of every zlib stream of ours
+_MOST: Final = 0x1F  # formats that there can be; a text that somebody wrote into the row begins with a larger byte
 _COMPRESSION: Final = 1
 PackError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 
@@ -38,7 +39,7 @@ def unpack(packed: bytes) -> bytes:
     number = packed[0] if packed else 0
     if number == _ZLIB:
         return bytes(isal_zlib.decompress(packed))
-    if not FIRST_FORMAT < number < _ZLIB:
+    if not FIRST_FORMAT < number <= _MOST:
         raise PackError("it does not begin like a row of Swath")
     if number > FORMAT:
         raise newer_store(number)
