@@ -14,6 +14,7 @@ from swath.backends.aws.calls.client import AwsClients, Intercept
 from swath.backends.aws.calls.meter import Meter
 from swath.backends.aws.jobs.store import AwsStore
 from swath.backends.aws.setup import make_table
+from swath.backends.aws.table.format_row import FORMAT_KEY
 from swath.ports.clock import Clock
 from swath.testing.contracts import Kill
 
@@ -68,7 +69,7 @@ class Stores:
         return self._clients[store].meter
 
     async def keys(self) -> set[tuple[str, str]]:
-        """Where there are rows now."""
+        """Where there are rows now, but for the one with the format of the table."""
         clients, found = self._shared, set[tuple[str, str]]()
 
         async def scan() -> None:
@@ -76,6 +77,7 @@ class Stores:
             while True:
                 page = await clients.call("dynamodb", "scan", **asked)
                 found.update((item["p"]["S"], item["s"]["S"]) for item in page["Items"])
+                found.discard(FORMAT_KEY)
                 if "LastEvaluatedKey" not in page:
                     return
                 asked["ExclusiveStartKey"] = page["LastEvaluatedKey"]

@@ -163,7 +163,7 @@ async def test_what_dynamodb_leaves_undone_of_a_batch_is_done_later(table: Table
 @pytest.mark.req("Z9", "W3")
 async def test_a_batch_that_is_put_off_for_ever_ends_in_store_unavailable(faulty: Faulty) -> None:
     async def never(service: str, operation: str, params: dict[str, Any], send: Send) -> Answer:
-        return {"UnprocessedItems": params["RequestItems"]}
+        return {"UnprocessedItems": params["RequestItems"]} if operation == "batch_write_item" else await send()
 
     with pytest.raises(StoreUnavailable) as raised:
         await faulty(never).write_many([Put(HEAD, b"")])

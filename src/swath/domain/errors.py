@@ -4,6 +4,7 @@ SwathError
 ├── UserError            somebody asked for something impossible; one line says what to do
 │   ├── BadInput         a file, a row, a policy or an option is wrong
 │   ├── UnknownName      no such job, item, scraper, field or key (with near matches)
+│   ├── NewerStore       a newer version of Swath has written the store; this process must be upgraded
 │   └── Conflict         the same id with other content
 │       └── Outdated     what the caller had read has changed meanwhile; read it again
 ├── StoreUnavailable     the store or the disk does not answer now; try again later
@@ -34,6 +35,7 @@ __all__ = [
     "Conflict",
     "Failed",
     "LeaseLost",
+    "NewerStore",
     "NotFound",
     "Outdated",
     "SiteHeld",
@@ -101,6 +103,10 @@ class Conflict(UserError):
         told = "this file has more" if given is None else f"this file ends after {given:,} rows"
         first = rows + 1 if given is None else given + 1
         return cls(f"job {job_id!r} was loaded with other items: it has {rows:,} rows, and {told}", first)
+
+
+class NewerStore(UserError):
+    """The store holds what only a newer version of Swath understands; this process must not read or change it."""
 
 
 class Outdated(Conflict):

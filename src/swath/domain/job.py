@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
+from swath.domain.attempt import Ended
 from swath.domain.ending import Ending
 from swath.domain.layout import Layout
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 
-__all__ = ["JOB_ID_LIMIT", "Counts", "Job", "JobStatus", "SiteOutlook", "Stopping", "WaitingFor", "final_state"]
+__all__ = [
+    "JOB_ID_LIMIT",
+    "Counts",
+    "Job",
+    "JobStatus",
+    "SiteOutlook",
+    "Stopping",
+    "WaitingFor",
+    "final_state",
+    "versions_met",
+]
 
 JOB_ID_LIMIT = 200
-_NOT_ASKED = frozenset({"created_at", "sites", "request_id"})
+_NOT_ASKED = frozenset({"created_at", "sites", "request_id", "scraper_version"})
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +35,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     `sites` are the addresses that the scraper said it needs, as it was when the job was submitted. `on_demand`:
     somebody waits for it; its items are called tasks. `request_id` is that of the request by which it was ordered.
-    `extracts` is the job whose stored pages this one reads in the place of sites (R6).
+    `extracts` is the job whose stored pages this one reads in the place of sites (R6). `scraper_version` is that of the
+    scraper when the job was ordered; jobs of earlier releases do not say it.
     """
 
     job_id: str
@@ -40,6 +53,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None = None
     layout: Layout = Layout.FILES
     extracts: str | None = None
+    scraper_version: str | None = None
 
     def differences(self, other: Job) -> tuple[str, ...]:
         """The fields in which they ask for different work; when and by which request, and what the scraper says of
@@ -124,6 +138,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     closed_seconds: float = 0.0  # of the time to the end, during which its sites are closed
     versions: int = 1  # how many of its results were made, the first by the job itself, others by re-extraction (R6)
     current_version: int = 1  # which of them readers get
+    scraper_versions: tuple[str, ...] = ()  # of the scraper, under which items have ended, in any generation
 
     @property
     def cache_hits(self) -> int | None:
@@ -163,6 +178,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "sites": [msgspec.to_builtins(site) for site in self.sites],
             "circuit": {"state": "open" if self.circuit_opened else "closed", "reason": self.circuit_opened},
             "scraper_id": self.job.scraper_id,
+            "scraper_version": self.job.scraper_version,
+            "scraper_versions": list(self.scraper_versions),
             "layout": self.job.layout.value,
             "extracts": self.job.extracts,
             "versions": self.versions,
@@ -177,6 +194,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "ended_at": self.ended_at,
             "execution_policy": self.job.policy.as_json(),
         }
+
+
+def versions_met(known: Iterable[str], ended: Iterable[Ended]) -> tuple[str, ...]:
+    """The versions of the scraper under which items of a job have ended, with those of further ends, in that order."""
+    return tuple(dict.fromkeys([*known, *(end.scraper_version for end in ended if end.scraper_version)]))
 
 
 def final_state(counts: Counts, stopping: Stopping | None) -> JobState:

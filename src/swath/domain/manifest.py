@@ -50,6 +50,7 @@ class JobMetadata(msgspec.Struct, frozen=True, kw_only=True):
     circuit_opened: str | None = None  # why, if it did
     cache_hits: int = 0
     missing_items: int | msgspec.UnsetType = msgspec.UNSET  # whose files were gone when the job ended, if there are any
+    scraper_versions: dict[str, int] = {}  # how many items ended under each version of the scraper
 
 
 class Tally:
@@ -64,6 +65,7 @@ class Tally:
         self.bytes = 0
         self.requests = 0
         self.cache_hits = 0
+        self.scraper_versions: dict[str, int] = {}
 
     def add(self, record: ItemRecord) -> None:
         """Counts one item."""
@@ -72,6 +74,9 @@ class Tally:
             self.not_found += 1
         if record.state is ItemState.FAILED and record.failure is not None:
             self.failures[record.failure.kind] = self.failures.get(record.failure.kind, 0) + 1
+        if record.scraper_version:
+            version = record.scraper_version
+            self.scraper_versions[version] = self.scraper_versions.get(version, 0) + 1
         for attempt in record.attempts:
             self.bytes += attempt.bytes
             self.requests += attempt.requests

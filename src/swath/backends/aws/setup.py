@@ -15,6 +15,8 @@ import msgspec
 
 from swath.backends.aws.calls.client import AwsClients
 from swath.backends.aws.calls.errors import Declined, NoQueue, NoTable, somebody_elses
+from swath.backends.aws.calls.formats import FORMAT
+from swath.backends.aws.table.format_row import raise_format
 from swath.domain.errors import StoreUnavailable
 from swath.domain.job import WaitingFor
 
@@ -76,10 +78,16 @@ async def find_table(clients: AwsClients, name: str) -> dict[str, Any]:
 
 
 async def make_table(clients: AwsClients, name: str) -> Done:
-    """A table that is paid by the request. Raises Conflict for one of that name that is somebody else's."""
+    """A table that is paid by the request, of the format of this version of Swath: one of an older format is upgraded.
+
+    Raises Conflict for one of that name that is somebody else's, NewerStore for one of a later format.
+    """
     step = await _ensure_table(clients, name)
     await _until_active(clients, name)
-    return step
+    former = await raise_format(clients, name)
+    if step.changed or former == FORMAT:
+        return step
+    return Done("table", name, f"was there, and is upgraded from format {former} to {FORMAT}")
 
 
 async def keep_backups(clients: AwsClients, name: str) -> Done:

@@ -8,7 +8,9 @@ import msgspec
 
 from swath.backends.aws.calls.client import AwsClients
 from swath.backends.aws.calls.errors import NoQueue, NoTable
+from swath.backends.aws.calls.formats import FORMAT
 from swath.backends.aws.setup import QueueNames, find_table
+from swath.backends.aws.table.format_row import other_format, read_format
 from swath.domain.errors import Conflict
 
 __all__ = ["QueueState", "TableState", "look_at_queues", "look_at_table"]
@@ -23,7 +25,8 @@ _COUNTS: Final = {
 class TableState(msgspec.Struct, frozen=True, kw_only=True):
     """`state` in AWS's words, or `missing`, or `foreign`: somebody else's, and `why` says how that is known.
 
-    Rows and bytes are what AWS counts every six hours or so.
+    Rows and bytes are what AWS counts every six hours or so. `format` is that of its rows, if it is usable, and `why`
+    says what to do when that is not the one of this version of Swath.
     """
 
     name: str
@@ -32,11 +35,12 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     billing: str = ""
     why: str = ""
+    format: int | None = None
 
     @property
     def usable(self) -> bool:
         """Whether rows can be read and written."""
-        return self.state in {"ACTIVE", "UPDATING"}
+        return self.state in {"ACTIVE", "UPDATING"} and self.format == FORMAT
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +61,15 @@ async def look_at_table(clients: AwsClients, name: str) -> TableState:
         return TableState(name=name, state="missing")
     except Conflict as error:
         return TableState(name=name, state="foreign", why=str(error))
+    state, number, why = str(found["TableStatus"]), None, ""
+    if state in {"ACTIVE", "UPDATING"}:
+        number = await read_format(clients, name)
+        why = "" if number == FORMAT else str(other_format(name, number))
     return TableState(
         name=name,
-        state=str(found["TableStatus"]),
+        state=state,
+        why=why,
+        format=number,
         rows=int(found.get("ItemCount", 0)),
         bytes=int(found.get("TableSizeBytes", 0)),
         billing=str(found.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED")),

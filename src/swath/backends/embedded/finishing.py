@@ -15,6 +15,7 @@ from swath.backends.embedded.leases import ALL_HELD, HELD, Times, directive_for
 from swath.backends.embedded.progress import read_progress
 from swath.backends.embedded.schema import STATE_CODES, Rank
 from swath.domain.attempt import Ended, HandedBack
+from swath.domain.job import versions_met
 from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.domain.transitions import ItemState, check_item
 
@@ -51,7 +52,9 @@ def _job_of_live_lease(db: sqlite3.Connection, lease: Lease) -> int | None:
 def _end_items(db: sqlite3.Connection, times: Times, job_no: int, fence: int, ended: Sequence[Ended]) -> set[int]:
     if not ended:
         return set()
-    (generation,) = db.execute("SELECT generation FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
+    generation, versions = db.execute(
+        "SELECT generation, scraper_versions FROM jobs WHERE job_no = ?", (job_no,)
+    ).fetchone()
     counted = _held_ends(db, job_no, fence, ended)
     by_state: dict[ItemState, list[int]] = {}
     for seq, end in counted.items():
@@ -65,7 +68,17 @@ def _end_items(db: sqlite3.Connection, times: Times, job_no: int, fence: int, en
     ends = list(counted.values())
     outcomes.write_outcomes(db, times, job_no, generation, ends)
     outcomes.count(db, times, job_no, ends)
+    _note_versions(db, job_no, versions, ends)
     return set(counted)
+
+
+def _note_versions(db: sqlite3.Connection, job_no: int, before: str, ends: Sequence[Ended]) -> None:
+    """Of the scraper. Hardly any commit brings a new one."""
+    known: list[str] = msgspec.json.decode(before)
+    met = versions_met(known, ends)
+    if len(met) > len(known):
+        told = msgspec.json.encode(met).decode()
+        db.execute("UPDATE jobs SET scraper_versions = ? WHERE job_no = ?", (told, job_no))
 
 
 def _held_ends(db: sqlite3.Connection, job_no: int, fence: int, ended: Sequence[Ended]) -> dict[int, Ended]:

@@ -112,6 +112,7 @@ def _status(db: sqlite3.Connection, boot: float, row: sqlite3.Row, waiting_for: 
         manifest=None if row["manifest"] is None else msgspec.json.decode(row["manifest"]),
         versions=row["versions"],
         current_version=row["current_version"],
+        scraper_versions=tuple(msgspec.json.decode(row["scraper_versions"])),
     )
 
 

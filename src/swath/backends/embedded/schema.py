@@ -26,6 +26,7 @@ UPGRADES: Final[dict[int, tuple[str, ...]]] = {
     5: (
         "ALTER TABLE jobs ADD COLUMN reopened INTEGER NOT NULL DEFAULT 3",
         "ALTER TABLE jobs ADD COLUMN unfinished TEXT",
+        "ALTER TABLE jobs ADD COLUMN scraper_versions TEXT NOT NULL DEFAULT '[]'",
     ),
 }
 
@@ -95,7 +96,8 @@ CREATE TABLE IF NOT EXISTS jobs (
     versions    INTEGER NOT NULL DEFAULT 1,  -- of its results; the first is its own
     current_version INTEGER NOT NULL DEFAULT 1, -- which of them readers get
     reopened    INTEGER NOT NULL DEFAULT 3,  -- the rank in `waiting` of the items that the last retry selected
-    unfinished  TEXT                         -- digest of a batch of which only a part is stored so far
+    unfinished  TEXT,                        -- digest of a batch of which only a part is stored so far
+    scraper_versions TEXT NOT NULL DEFAULT '[]'  -- under which items have ended; JSON
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (job_no) WHERE state IN ('loading', 'pending', 'running', 'paused');
 CREATE INDEX IF NOT EXISTS jobs_runnable ON jobs (priority DESC, total, job_no) WHERE state IN ('pending', 'running');

@@ -10,7 +10,7 @@ from swath.backends.memory.claims import MemoryClaims
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredLease
 from swath.domain import circuit, pace
 from swath.domain.attempt import Ended, HandedBack
-from swath.domain.job import Stopping
+from swath.domain.job import Stopping, versions_met
 from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.domain.policy import OnOpen
 from swath.domain.transitions import ItemState, JobState, check_item, check_job
@@ -54,6 +54,7 @@ class MemoryFinishing(MemoryClaims):  # with MemoryLeases three deep: one port i
                 self._shelves.end_item(job, stored, end, lease.fence)
                 counted.append(end)
         self._record(job, counted)
+        job.scraper_versions = versions_met(job.scraper_versions, counted)
         return frozenset(end.seq for end in counted)
 
     def _record(self, job: StoredJob, ends: Sequence[Ended]) -> None:

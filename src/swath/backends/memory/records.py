@@ -146,6 +146,7 @@ class StoredJob:
     webhooks: dict[int, Webhook] = field(default_factory=dict)  # by generation
     versions: int = 1
     current_version: int = 1
+    scraper_versions: tuple[str, ...] = ()
 
     @property
     def limit(self) -> int:

@@ -120,6 +120,7 @@ class Shelves:
             manifest=None if job.manifest is None else dict(job.manifest),
             versions=job.versions,
             current_version=job.current_version,
+            scraper_versions=job.scraper_versions,
         )
 
     def _ending(self, job: StoredJob) -> Ending | None:

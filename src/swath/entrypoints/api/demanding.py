@@ -51,6 +51,7 @@ async def prepare(controller: Controller, wish: Wish) -> Demand:
     template = Job(
         job_id="",
         scraper_id=scraper.id,
+        scraper_version=scraper.version,
         callback_url=wish.callback_url,
         labels=dict(wish.labels),
         created_at=services.clock.now(),

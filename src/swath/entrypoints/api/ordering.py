@@ -72,6 +72,7 @@ def _job_of(body: NewJob, scraper: Scraper, idempotency_key: str | None, now: fl
     return Job(
         job_id=job_id,
         scraper_id=scraper.id,
+        scraper_version=scraper.version,
         sites=sites_of(scraper),
         name=body.name,
         labels=body.labels,

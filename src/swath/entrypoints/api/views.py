@@ -100,6 +100,8 @@ class JobView(BaseModel):
     sites: list[SiteView]
     circuit: CircuitView
     scraper_id: str
+    scraper_version: str | None
+    scraper_versions: list[str]
     layout: Layout
     extracts: str | None
     versions: int

@@ -15,12 +15,13 @@ import msgspec
 
 from swath.bootstrap.network import make_guard, make_network
 from swath.bootstrap.services import Services, new_worker_id
-from swath.domain.errors import BadInput, Failed, UnknownName
+from swath.domain.errors import BadInput, Conflict, Failed, UnknownName
 from swath.domain.job import Job, JobStatus
 from swath.domain.layout import Layout
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 from swath.entrypoints.cli.order import Order
+from swath.entrypoints.cli.output import command
 from swath.entrypoints.cli.progress import Display
 from swath.kit.registry import Registry
 from swath.kit.scraper import Scraper
@@ -72,6 +73,7 @@ class Intake(msgspec.Struct, frozen=True):
 
     async def load(self, services: Services, display: Display) -> LoadReport:
         """Reads, checks and stores all rows; says so when nothing comes for a while. Raises RowsRefused."""
+        await _check_scraper_version(services, self.job)
         await _check_callback(services, self.job)
         begun = asyncio.Event()
         if self.on_disk:
@@ -90,6 +92,22 @@ class Intake(msgspec.Struct, frozen=True):
             return await load(services.store, self.job, self.rows, self.checker, self.options, on_rows, vet)
         finally:
             told.cancel()
+
+
+async def _check_scraper_version(services: Services, job: Job) -> None:
+    """Raises Conflict for a job that is under way and was ordered with another version of the scraper."""
+    try:
+        status = await services.store.status(job.job_id)
+    except UnknownName:
+        return
+    ordered = status.job.scraper_version
+    if status.state.terminal or status.state is JobState.LOADING or ordered in (None, job.scraper_version):
+        return
+    raise Conflict(
+        f"job {job.job_id!r} was ordered with version {ordered} of scraper {job.scraper_id!r}, which has version "
+        f"{job.scraper_version} now: choose another job id, or go on with the new version by "
+        f"`{command('run', '--job-id', job.job_id)}`"
+    )
 
 
 async def _check_callback(services: Services, job: Job) -> None:
@@ -147,6 +165,7 @@ def _job_of(order: Order, scraper: Scraper, source: str | None, now: float) -> J
     return Job(
         job_id=job_id,
         scraper_id=scraper.id,
+        scraper_version=scraper.version,
         scraper_source=source,
         sites=sites_of(scraper),
         name=order.name,

@@ -117,6 +117,8 @@ def troubles(status: JobStatus) -> list[str]:
     found = []
     if status.generation > 1:
         found.append(f"generation {status.generation}")
+    if len(status.scraper_versions) > 1:
+        found.append(f"read by versions {', '.join(status.scraper_versions)} of the scraper")
     if status.circuit_opened is not None:
         found.append(f"circuit open: {status.circuit_opened}")
     elif status.stopping is not None and not status.state.terminal:

@@ -77,6 +77,7 @@ async def work_until_ended(
     """Works on the job until it is terminal, whoever ends it, or waits for a person, or until told to stop."""
     job_id = status.job.job_id
     _require_browser(services.settings, registry, status.job)
+    _tell_other_version(registry, status.job, display)
     finished = asyncio.Event()
     async with make_worker(services, registry, job_id, on_standstill=leave_at_a_standstill) as worker:
         working = asyncio.create_task(worker.run(finished))
@@ -107,6 +108,15 @@ def _require_browser(settings: Settings, registry: Registry, job: Job) -> None:
             require_browser(settings)
         except BadInput as error:
             raise BadInput(f"{error}; job {job.job_id} waits for it, and the same command goes on") from None
+
+
+def _tell_other_version(registry: Registry, job: Job, display: Display) -> None:
+    if job.scraper_version is None or job.extracts is not None:
+        return
+    version = registry.get(job.scraper_id, job.scraper_source).version
+    if version != job.scraper_version:
+        ordered = f"job {job.job_id} was ordered with version {job.scraper_version} of its scraper"
+        display.note(f"{ordered} and goes on with version {version}")
 
 
 async def _look(services: Services, before: JobStatus, display: Display) -> JobStatus:

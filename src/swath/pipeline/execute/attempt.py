@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from swath.domain.attempt import Attempt, Finding
-from swath.domain.errors import Failed, LeaseLost, NotFound, SiteHeld
+from swath.domain.errors import Failed, LeaseLost, NewerStore, NotFound, SiteHeld
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.job import Job
 from swath.domain.lease import LeasedItem
@@ -81,7 +81,8 @@ class Came(msgspec.Struct, frozen=True):
 
 
 async def attempt(bench: Bench, turn: Turn) -> Tried:
-    """Tries the item once, within `item_seconds`. Raises only LeaseLost, and CancelledError when the worker stops."""
+    """Tries the item once, within `item_seconds`. Raises only LeaseLost, NewerStore, and CancelledError when the worker
+    stops."""
     job = bench.job
     serve_item(job.request_id, job.job_id, turn.item.item_id, len(turn.attempts) + 1)
     if bench.browsers is not None and turn.place is not None:
@@ -159,7 +160,7 @@ async def _bounded(bench: Bench, turn: Turn, gate: Passage, work: Awaitable[tupl
             async with turn.patience.limit(seconds):
                 finding, data = await work
         came = Came(finding, data)
-    except LeaseLost:
+    except (LeaseLost, NewerStore):
         raise
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _was_cancelled():

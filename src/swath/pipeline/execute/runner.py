@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import random
 from collections import deque
 from typing import NoReturn
 
 from swath.domain.attempt import Attempt, Ended, HandedBack, Tries
-from swath.domain.errors import LeaseLost, SiteHeld
+from swath.domain.errors import LeaseLost, NewerStore, SiteHeld
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.job import Stopping
 from swath.domain.lease import Directive, Lease
@@ -29,6 +30,8 @@ from swath.pipeline.execute.telling import tell_attempt
 from swath.pipeline.execute.work import Running, Work
 
 __all__ = ["LeaseRunner"]
+
+_log = logging.getLogger("swath.worker")
 
 OVERTIME_SECONDS = 5.0  # between telling a scraper that its time is over and giving it up
 INTERRUPT_SECONDS = 1.0
@@ -172,6 +175,11 @@ class LeaseRunner:
         elif error is None and not task.cancelled():
             self._let_go(running, task.result())
         elif running.interrupted:
+            self._let_go(running, None)
+        elif isinstance(error, NewerStore):  # no fault of the item; this worker can do nothing more with the store
+            if not self._stopping:
+                _log.error("lease %s is handed back: %s", self.lease.fence, error)
+            self.stop()
             self._let_go(running, None)
         else:  # neither the lease nor the worker made it stop, so trying again at once would go on for ever
             what = "cancelled itself" if error is None else f"raised {type(error).__name__}"

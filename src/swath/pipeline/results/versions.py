@@ -187,6 +187,7 @@ def _order(status: JobStatus, number: int, wish: Wish, now: float) -> Job:
     return Job(
         job_id=version_job_id(job.job_id, number),
         scraper_id=wish.scraper.id,
+        scraper_version=wish.scraper.version,
         scraper_source=wish.source,
         name=f"version {number} of {job.job_id}",
         labels=labels,

@@ -89,4 +89,4 @@ def _number(row: PlainRow) -> int:
     kind, _, rest = row.partition.partition("/")
     if kind in _OF_ONE_JOB:
         return int(rest.partition("/")[0])
-    return int(row.sort) if kind == "active" else 0
+    return int(row.sort) if kind == "active" and row.sort.isdecimal() else 0

@@ -9,6 +9,7 @@ import asyncio
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.lease import Directive, Grant, Lease, Report
@@ -56,6 +57,18 @@ class FinishContract:
         status = await store.status("job")
         assert (status.counts.success, status.counts.failed, status.failures) == (1, 0, {})
         assert (await store.item("job", "1")).state is ItemState.SUCCESS
+
+    @pytest.mark.req("Z5", "J7")
+    async def test_a_status_names_the_versions_of_the_scraper_under_which_items_have_ended(self, store: Store) -> None:
+        await ready(store, items=6, scraper_version="1")
+        assert (await store.status("job")).scraper_versions == ()
+        lease = await claimed(store)
+        await finished(store, lease, [success(1), failed(2)])
+        assert (await store.status("job")).scraper_versions == ("1",)
+        other = replace(success(3), scraper_version="2")
+        await finished(store, lease, [other, success(4), replace(success(1), scraper_version="void")])
+        status = await store.status("job")
+        assert (status.job.scraper_version, status.scraper_versions) == ("1", ("1", "2"))
 
     async def test_an_item_of_another_lease_does_not_count(self, store: Store) -> None:
         await ready(store, items=40, limit=2)

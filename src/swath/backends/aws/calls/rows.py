@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
-from isal import isal_zlib
 
+from swath.backends.aws.calls.formats import FORMAT, PackError, pack, unpack
 from swath.domain.errors import BadInput, StoreDamaged
 
-__all__ = ["ABSENT", "ANY", "NONCES_BYTES", "Delete", "Key", "Put", "Row", "Written", "read_row"]
+__all__ = ["ABSENT", "ANY", "NONCES_BYTES", "Delete", "Key", "Put", "Row", "Written", "decoded", "read_row"]
 
 ANY: Final = None
 ABSENT: Final = -1
 
 ROW_BYTES: Final = 400 * 1024
-_COMPRESSION: Final = 1
 _OTHER_BYTES: Final = 64  # names of attributes, and the version
 _NONCE_BYTES: Final = 8
 # How many versions back a row still knows who wrote them. A retry comes within seconds, a busy row has some ten
 # versions a second, and a nonce that is gone leaves the writer in doubt.
 _NONCES: Final = 16
 NONCES_BYTES: Final = _NONCES * (_NONCE_BYTES + len("w00"))
-_InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls the class an instance
 
 Attributes = dict[str, Any]
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Decoder(Protocol[T_co]):
+    """A decoder of msgspec, of whatever encoding."""
+
+    def decode(self, body: bytes, /) -> T_co: ...
 
 
 class Key(NamedTuple):
@@ -49,12 +54,14 @@ class Row(NamedTuple):
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Writes a whole row. `expected` is the version that must be stored, or ABSENT, or ANY for no condition."""
+    """Writes a whole row. `expected` is the version that must be stored, or ABSENT, or ANY for no condition. `format`:
+    see formats.py."""
 
     key: Key
     body: bytes
     version: int = 0
     expected: int | None = ANY
+    format: int = FORMAT
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -69,7 +76,7 @@ class Written:
     def __init__(self, put: Put) -> None:
         """Raises BadInput when the row is larger than DynamoDB takes."""
         self._put = put
-        self._body = isal_zlib.compress(put.body, _COMPRESSION)
+        self._body = pack(put.body, put.format)
         self._nonce = secrets.token_bytes(_NONCE_BYTES)
         self.size_bytes = (
             len(self._body) + len(put.key.p.encode()) + len(put.key.s.encode()) + NONCES_BYTES + _OTHER_BYTES
@@ -124,14 +131,23 @@ def address(key: Key) -> Attributes:
 
 
 def read_row(item: Mapping[str, Any]) -> Row:
-    """Raises StoreDamaged for a body that was not written by us. A row that only counts has none."""
+    """Raises StoreDamaged for a body that was not written by us, NewerStore for one of a later version of Swath. A row
+    that only counts has none."""
     key = Key(item["p"]["S"], item["s"]["S"])
     packed = item.get("b", {}).get("B")
     try:
-        body = b"" if packed is None else isal_zlib.decompress(packed)
-    except _InflateError as error:
+        body = b"" if packed is None else unpack(packed)
+    except PackError as error:
         raise StoreDamaged(f"the row ({key.p}, {key.s}) of the table cannot be read: {error}") from error
     return Row(key, body, _version(item))
+
+
+def decoded(decoder: Decoder[T_co], row: Row) -> T_co:
+    """What the body of a row says. Raises StoreDamaged, in one line, for anything that the decoder does not know."""
+    try:
+        return decoder.decode(row.body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise StoreDamaged(f"the row ({row.key.p}, {row.key.s}) of the table cannot be read: {error}") from error
 
 
 def _version(item: Mapping[str, Any]) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from swath.backends.aws.calls.rows import Delete, Key, Put, Row, Written
+from swath.backends.aws.calls.rows import Delete, Key, Put, Row, Written, decoded
 from swath.backends.aws.jobs.head import Head, Waiting
 from swath.backends.aws.table.layout import (
     HELD,
@@ -53,7 +53,7 @@ _HELD_BYTES: Final = 330_000  # of what is known of the items of a lease, compre
 _SMALL_BYTES: Final = 3_000  # what is known of an item is hardly ever more; then it is not compressed to find out
 
 
-class Back(msgspec.Struct, frozen=True, array_like=True):
+class Back(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One item. `due` is shared time, 0 for at once. `deaths` are leases that held it when their workers died, and of
     which nobody could say for certain what ran."""
 
@@ -141,7 +141,7 @@ class Taken:
 
     def add(self, row: Row) -> None:
         """One row as it was read."""
-        items = _decoder.decode(row.body)
+        items = decoded(_decoder, row)
         self._rows[row.key] = items
         self._sizes[row.key] = len(row.body)
         self._keys.update(dict.fromkeys((item.seq for item in items), row.key))
@@ -229,7 +229,7 @@ async def carried(table: Table, number: int, fences: Collection[int]) -> dict[tu
     """What is known of items that these leases were handed out with, by fence and item: one that was handed back is
     still in the row of that lease, as it was before."""
     rows = await table.get(*(held_key(number, fence) for fence in fences))
-    return {(_fence_of(row), item.seq): item for row in rows.values() for item in _decoder.decode(row.body)}
+    return {(_fence_of(row), item.seq): item for row in rows.values() for item in decoded(_decoder, row)}
 
 
 def _fence_of(row: Row) -> int:
@@ -247,7 +247,7 @@ async def all_known(table: Table, number: int) -> Known:
     """Everything of a job. May be much: for people to look at."""
     known = Known()
     async for row in table.query(back_partition(number)):
-        items = _decoder.decode(row.body)
+        items = decoded(_decoder, row)
         if row.key.s.startswith(HELD):
             known.held.update({(_fence_of(row), item.seq): item for item in items})
         else:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from swath.backends.aws.calls.rows import Row
+from swath.backends.aws.calls.rows import Row, decoded
 from swath.backends.aws.jobs.head import Head
 from swath.backends.aws.table.layout import (
     again_key,
@@ -41,7 +41,7 @@ _AT_ONCE: Final = 16
 _AGAIN_ROWS: Final = 100
 
 
-class LoadedBatch(msgspec.Struct, array_like=True):
+class LoadedBatch(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """What the row of a batch says. `duplicates` are pairs of a row that was left out and the first row of its id."""
 
     first_row: int
@@ -59,7 +59,7 @@ class End(NamedTuple):
     past: PastEnd
 
 
-class _EndRow(msgspec.Struct, array_like=True):
+class _EndRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     ended_at: float
     ends: list[Ended]
 
@@ -104,7 +104,7 @@ class Chunks:
         """What became of a batch, if it was committed."""
         key = batch_key(number, batch)
         row = (await self._table.get(key)).get(key)
-        return None if row is None else _batch_decoder.decode(row.body)
+        return None if row is None else decoded(_batch_decoder, row)
 
     async def mark(self, number: int, batch: int) -> str | None:
         """Under which mark a batch was committed, if it was."""
@@ -173,7 +173,7 @@ class Chunks:
         seqs: set[int] = set()
         if head.again:
             async for row in self._again_rows(head, first, last, None):
-                seqs.update(_seqs_decoder.decode(row.body))
+                seqs.update(decoded(_seqs_decoder, row))
         return seqs
 
     async def chunks(self, head: Head, first: int, last: int) -> AsyncGenerator[Chunk]:
@@ -195,7 +195,7 @@ class Chunks:
         partition = items_partition(head.number, block_of(chunk))
         begins = f"{chunk:010d}#e#{head.generation:05d}#{fence:015d}#"
         rows = [row async for row in self._table.query(partition, begins, begins + "~")]
-        return [end for row in rows for end in _end_decoder.decode(row.body).ends]
+        return [end for row in rows for end in decoded(_end_decoder, row).ends]
 
     async def _chunk_inputs(self, head: Head, chunk: int) -> dict[int, Item]:
         known = self._inputs.get((head.number, chunk))
@@ -231,7 +231,7 @@ class Chunks:
         seqs: list[int] = []
         chunks = 0
         async for row in self._again_rows(head, first, chunk_of(head.last_seq), _AGAIN_ROWS):
-            more = [seq for seq in _seqs_decoder.decode(row.body) if seq > head.fresh_seq]
+            more = [seq for seq in decoded(_seqs_decoder, row) if seq > head.fresh_seq]
             chunks += bool(more)
             if chunks > MAX_CHUNKS:
                 break
@@ -258,7 +258,7 @@ class Chunks:
             if key.kind == "i":
                 inputs.append(row)
                 continue
-            ended = _end_decoder.decode(row.body)
+            ended = decoded(_end_decoder, row)
             for end in ended.ends:
                 past = PastEnd(generation=key.first, ended_at=ended.ended_at, end=end)
                 ends.setdefault(end.seq, []).append(End(int(key.second), past))
@@ -270,7 +270,7 @@ class Chunks:
         for row in rows:
             key = read_item_key(row.key.s)
             if key.first < head.batches and await self.mark(head.number, key.first) == key.second:
-                items.update({entry[0]: Item(*entry) for entry in _input_decoder.decode(row.body)})
+                items.update({entry[0]: Item(*entry) for entry in decoded(_input_decoder, row)})
         return items
 
     def _remember(self, head: Head, chunk: int, inputs: _Inputs) -> None:

@@ -18,6 +18,7 @@ from swath.backends.aws.jobs.ledger import Ledger, Times, directive_for
 from swath.backends.aws.table.layout import chunk_of
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.errors import LeaseLost, UnknownName
+from swath.domain.job import versions_met
 from swath.domain.lease import Directive, Grant, Lease, Report
 from swath.domain.transitions import ItemState, check_item
 
@@ -95,6 +96,7 @@ async def _finish(
         returned = [back for back in handed_back if seqs.pop(back.seq, _ABSENT) is None]
         rows = outcomes.write_ends(head, held, counted, times.now)
         outcomes.record(head, order, counted, times.shared)
+        head.scraper_versions = [*versions_met(head.scraper_versions, counted)]
         rows += add_back(head, await _after(ledger, head, held, returned))
         held.hold(seqs)
         limit = order.policy.throttling.max_concurrent_workers

@@ -2,6 +2,9 @@
 
 heads.py reads and writes it. Everybody else gets it as a value of his own, changes that, and says which other rows are
 to be written with it; who comes second reads it again and decides again.
+
+A new field goes to the end and has a default, so that heads of older formats can be read; it also needs a new format
+(formats.py), because an older process would write the head back without it.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ class Right(StrEnum):
     DELETE = "delete"
 
 
-class HeldLease(msgspec.Struct, array_like=True):
+class HeldLease(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """A lease. `worker` is who answers for it: its worker, or, once `rescued`, the one that cleans up after it.
 
     Times are shared time (time.py). `host` tells whose lock files know whether the worker lives. `chunks` are those in
@@ -71,7 +74,7 @@ class HeldLease(msgspec.Struct, array_like=True):
         return self.right is Right.RUN and not self.rescued
 
 
-class Share(msgspec.Struct, array_like=True):
+class Share(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """What a worker with leases of the job has of its concurrency, and what it last reported, over all these leases."""
 
     slots: int = 0
@@ -85,7 +88,7 @@ class Share(msgspec.Struct, array_like=True):
         self.begun = [seq for seq in self.begun if seq not in seqs]
 
 
-class Waiting(msgspec.Struct, array_like=True):
+class Waiting(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """How many items wait in a bucket (back.py), by what is known of them."""
 
     suspects: int = 0
@@ -98,7 +101,7 @@ class Waiting(msgspec.Struct, array_like=True):
         return self.suspects + self.begun + self.untried
 
 
-class Head(msgspec.Struct, array_like=True):
+class Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """A job but for its order, its items and its manifest.
 
     `served` is how many leases had been granted in all when it last got one, or when it became ready to run. Items
@@ -147,6 +150,7 @@ class Head(msgspec.Struct, array_like=True):
     current_version: int = 1
     ending_deaths: int = 0  # workers that have died with the right to end it
     ending_due: float = 0.0  # in shared time: before then nobody tries to
+    scraper_versions: list[str] = []
 
     @property
     def ended(self) -> int:

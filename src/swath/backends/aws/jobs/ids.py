@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from swath.backends.aws.calls.rows import Put
+from swath.backends.aws.calls.rows import Put, decoded
 from swath.backends.aws.jobs.chunks import Chunks
 from swath.backends.aws.jobs.head import Head
 from swath.backends.aws.table.layout import ids_key, in_parts
@@ -141,7 +141,7 @@ class IdIndexes:
         async for row in self._table.query(f"ids/{head.number}", first, last):
             number, mark, _ = row.key.s.split("#")
             if await self._chunks.mark(head.number, int(number)) == mark:
-                for seq, hashed in _decoder.decode(row.body):
+                for seq, hashed in decoded(_decoder, row):
                     if index.find(hashed) is None:
                         index.add(hashed, seq)
         index.batches = head.batches

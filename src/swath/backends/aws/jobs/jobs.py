@@ -68,7 +68,7 @@ async def _listed(ledger: Ledger, lists: Collection[str], below: int | None, mos
     numbers = [
         int(row.key.s)
         for partition in lists
-        async for row in ledger.table.query(partition, last=last, reverse=True, limit=most)
+        async for row in ledger.table.query(partition, "0", last, reverse=True, limit=most)
     ]
     return sorted(numbers, reverse=True)[:most]
 
@@ -144,6 +144,7 @@ def _status(ledger: Ledger, head: Head, order: Job, manifest: dict[str, Any] | N
         manifest=manifest,
         versions=head.versions,
         current_version=head.current_version,
+        scraper_versions=tuple(head.scraper_versions),
     )
 
 

@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from swath.backends.aws.calls.rows import ABSENT, Key, Put, Row
+from swath.backends.aws.calls.rows import ABSENT, Key, Put, decoded
 from swath.backends.aws.jobs.ledger import Ledger
 from swath.backends.aws.table.layout import KEYS
-from swath.domain.errors import Conflict, StoreDamaged, StoreUnavailable, UnknownName
+from swath.domain.errors import Conflict, StoreUnavailable, UnknownName
 from swath.domain.job import WaitingFor
 from swath.domain.service_key import ServiceKey
 
@@ -29,7 +29,7 @@ async def add_key(ledger: Ledger, key: ServiceKey) -> None:
 
 async def keys(ledger: Ledger) -> list[ServiceKey]:
     """See KeyRing.keys."""
-    found = [_read(row) async for row in ledger.table.query(KEYS)]
+    found = [decoded(_decoder, row) async for row in ledger.table.query(KEYS)]
     return sorted(found, key=lambda key: (key.created_at, key.key_id))
 
 
@@ -40,17 +40,10 @@ async def revoke_key(ledger: Ledger, key_id: str) -> ServiceKey:
         row = rows.get(key_id)
         if row is None:
             raise UnknownName.of("key", key_id, rows, "see `swath keys list`")
-        key = _read(row)
+        key = decoded(_decoder, row)
         if key.revoked_at is not None:
             return key
         revoked = msgspec.structs.replace(key, revoked_at=ledger.times().now)
         if await ledger.table.commit(Put(row.key, msgspec.json.encode(revoked), row.version + 1, row.version)):
             return revoked
     raise StoreUnavailable(f"too many change key {key_id!r} at once", WaitingFor.STORE)
-
-
-def _read(row: Row) -> ServiceKey:
-    try:
-        return _decoder.decode(row.body)
-    except msgspec.MsgspecError as error:
-        raise StoreDamaged(f"the row ({row.key.p}, {row.key.s}) of the table cannot be read: {error}") from error

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from swath.backends.aws.calls.bridge import Bridge
+from swath.backends.aws.calls.rows import decoded
 from swath.backends.aws.calls.time import SharedTime
 from swath.backends.aws.table.table import ABSENT, Key, Put, Table
-from swath.domain.errors import StoreDamaged
 
 __all__ = ["DynamoLeader"]
 
@@ -21,11 +21,14 @@ ROW: Final = Key("fleet", "leader")
 RENEW_PART: Final = 0.5  # of the time that it has, a leader lets pass before it writes again
 
 
-class _Lead(msgspec.Struct, array_like=True):
+class _Lead(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Who leads, and until when."""
 
     worker_id: str
     until: float
+
+
+_decoder: Final = msgspec.msgpack.Decoder(_Lead)
 
 
 class DynamoLeader:
@@ -72,10 +75,7 @@ class DynamoLeader:
         row = (await self._table.get(ROW)).get(ROW)
         if row is None:
             return _Lead("", 0.0), ABSENT
-        try:
-            return msgspec.msgpack.decode(row.body, type=_Lead), row.version
-        except msgspec.MsgspecError as error:
-            raise StoreDamaged(f"the row ({ROW.p}, {ROW.s}) of the table cannot be read: {error}") from error
+        return decoded(_decoder, row), row.version
 
     async def _write(self, lead: _Lead, version: int) -> bool:
         body = msgspec.msgpack.encode(lead)

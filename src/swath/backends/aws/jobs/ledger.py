@@ -17,6 +17,7 @@ from swath.backends.aws.jobs.head import Head, HeldLease, Right
 from swath.backends.aws.jobs.heads import Heads
 from swath.backends.aws.jobs.ids import IdIndexes
 from swath.backends.aws.jobs.orders import Orders
+from swath.backends.aws.table.format_row import FORMAT_KEY
 from swath.backends.aws.table.layout import ACTIVE, COUNTERS
 from swath.backends.aws.table.table import Table
 from swath.backends.bulletin import Bulletin
@@ -75,7 +76,7 @@ class Ledger:
 
     async def active(self) -> list[Head]:
         """All jobs that have not ended or are being deleted, as they are now, the oldest first."""
-        numbers = [int(row.key.s) async for row in self.table.query(ACTIVE)]
+        numbers = [int(row.key.s) async for row in self.table.query(ACTIVE) if row.key != FORMAT_KEY]
         heads: list[Head] = []
         for start in range(0, len(numbers), _ACTIVE_BATCH):
             heads += await self.heads.look_at(numbers[start : start + _ACTIVE_BATCH])

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from swath.backends.aws.calls.rows import Put
+from swath.backends.aws.calls.rows import Put, decoded
 from swath.backends.aws.jobs.chunks import LoadedBatch
 from swath.backends.aws.jobs.deletion import remove_rows, vanishing
 from swath.backends.aws.jobs.head import Head
@@ -45,7 +45,7 @@ async def begin_load(ledger: Ledger, job_id: str, key: str) -> LoadStart:
         at = load_key(head.number, digest)
         row = (await ledger.table.get(at)).get(at)
         if row is not None:
-            return unchanged(_start_decoder.decode(row.body))
+            return unchanged(decoded(_start_decoder, row))
         if head.state is not JobState.LOADING or head.stopping or head.deleting:
             raise Conflict(f"job {job_id!r} is {head.state} or on its way out; nothing can be added to it")
         start = LoadStart(head.batches, head.loaded_rows)

@@ -27,7 +27,7 @@ class StaleHead(Exception):
     """The head was read before something that was read later; both are to be read again."""
 
 
-class _Order(msgspec.Struct):
+class _Order(msgspec.Struct, forbid_unknown_fields=True):
     revision: int
     first: Job
     present: Job | None = None  # when it is another than the first

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from swath.backends.aws.calls.rows import Delete, Key, Put, Row
+from swath.backends.aws.calls.rows import Delete, Key, Put, Row, decoded
 from swath.backends.aws.jobs.head import decode_head
 from swath.backends.aws.jobs.ledger import Ledger
 from swath.backends.aws.table.layout import (
@@ -23,7 +23,6 @@ from swath.backends.aws.table.layout import (
     webhook_key,
 )
 from swath.backends.aws.table.table import Table
-from swath.domain.errors import StoreDamaged
 from swath.domain.webhook import Webhook
 
 __all__ = ["due_rows", "new_webhook", "note", "take", "webhooks"]
@@ -79,7 +78,7 @@ async def _listed(table: Table, partition: str, last: str, limit: int) -> list[_
 async def _take(ledger: Ledger, pointer: _Pointer, rows: dict[Key, Row], hold_seconds: float) -> Webhook | None:
     """The webhook, unless somebody else was faster or its job is gone."""
     row, head = rows.get(pointer.key), rows.get(head_key(pointer.number))
-    before = None if row is None else _read(row)
+    before = None if row is None else decoded(_decoder, row)
     if before is None or head is None or decode_head(head.body).gone or _due_key(pointer.number, before) != pointer.at:
         await ledger.table.commit(Delete(pointer.at))
         return None
@@ -94,7 +93,7 @@ async def note(ledger: Ledger, webhook: Webhook) -> bool:
         return False
     key = webhook_key(head.number, webhook.generation, webhook.webhook_id)
     row = (await ledger.table.get(key)).get(key)
-    before = None if row is None else _read(row)
+    before = None if row is None else decoded(_decoder, row)
     if before is None or before.revision != webhook.revision:
         return False
     noted = await _replace(ledger, head.number, before, webhook) is not None
@@ -106,12 +105,12 @@ async def note(ledger: Ledger, webhook: Webhook) -> bool:
 async def webhooks(ledger: Ledger, job_id: str) -> list[Webhook]:
     """See WebhookOutbox.webhooks."""
     head = await ledger.heads.look(job_id)
-    return [_read(row) for row in await _rows(ledger.table, head.number)]
+    return [decoded(_decoder, row) for row in await _rows(ledger.table, head.number)]
 
 
 async def due_rows(table: Table, number: int) -> list[Delete]:
     """What the list holds of a job that is to vanish."""
-    keys = [_due_key(number, _read(row)) for row in await _rows(table, number)]
+    keys = [_due_key(number, decoded(_decoder, row)) for row in await _rows(table, number)]
     return [Delete(key) for key in keys if key is not None]
 
 
@@ -143,10 +142,3 @@ def _due_key(number: int, webhook: Webhook) -> Key | None:
     if webhook.due_at is None:
         return None
     return webhook_due_key(number, webhook.due_at, webhook.generation, webhook.webhook_id)
-
-
-def _read(row: Row) -> Webhook:
-    try:
-        return _decoder.decode(row.body)
-    except msgspec.MsgspecError as error:
-        raise StoreDamaged(f"the row ({row.key.p}, {row.key.s}) of the table cannot be read: {error}") from error

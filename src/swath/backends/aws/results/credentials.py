@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 import botocore.session
 from botocore.auth import S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
+from botocore.config import Config
 from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, NoCredentialsError
 
@@ -55,6 +56,12 @@ class CredentialChain:
             raise translated("s3", "open", {}, self._region or _GLOBAL_REGION, error) from error
         region = self._region or str(self._session.get_config_variable("region") or _GLOBAL_REGION)
         return str(client.meta.endpoint_url), region
+
+    def client(self, seconds: float) -> Any:
+        """A client of botocore, for what obstore cannot do; no request of it takes much longer. Blocks a little."""
+        config = Config(connect_timeout=seconds, read_timeout=seconds, retries={"total_max_attempts": 3})
+        _, region = self.endpoint()
+        return self._session.create_client("s3", region_name=region, config=config)
 
     def __call__(self) -> S3Credential:
         """The credentials of this moment."""

@@ -6,16 +6,21 @@ Between results.py, which knows leases and items, and objects.py, which knows S3
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncIterator, Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from swath.backends.aws.results.object_names import LEASES, LONG, Place, complete_part, long_pieces, short, tombstone
 from swath.backends.aws.results.objects import Objects
+from swath.backends.aws.results.uploads import IsLeft
+from swath.domain.errors import UserError
 from swath.domain.layout import WARC
 
 __all__ = ["File", "Files"]
+
+_log = logging.getLogger("swath.results")
 
 _TYPES: Final = {
     "cdxj": "text/x-cdxj",
@@ -54,6 +59,7 @@ class Files:
         self._objects = objects
         self._long: dict[tuple[str, str], str] = {}
         self._deleted: set[str] = set()
+        self._warned = False
 
     async def put(self, job: str, file: File) -> None:
         """Writes one object."""
@@ -122,10 +128,24 @@ class Files:
         """
         await self._objects.put(tombstone(job), b"")
         until = await self._objects.written_at(tombstone(job)) + _CLOCKS_APART
-        for folder in (f"{job}/{LEASES}", job):
-            async for paths in self._objects.pages(folder, until):
-                await self._objects.delete(paths)
+        await self._remove(f"{job}/{LEASES}", until)
+        await self.abort_uploads(job, lambda _, begun_at: begun_at <= until)
+        await self._remove(job, until)
         self.forget_names(job)
+
+    async def _remove(self, folder: str, until: datetime) -> None:
+        async for paths in self._objects.pages(folder, until):
+            await self._objects.delete(paths)
+
+    async def abort_uploads(self, job: str, is_left: IsLeft) -> None:
+        """Ends uploads of the job that were never finished. Only a warning if S3 does not allow it: they are in
+        nobody's way, and cost what their parts take up."""
+        try:
+            await self._objects.abort_uploads(job, is_left)
+        except UserError as error:
+            if not self._warned:
+                _log.warning("unfinished uploads stay where they are: %s", error)
+            self._warned = True
 
     async def was_deleted(self, job: str) -> bool:
         """Whether a job in this folder was deleted. Only a yes is remembered: a no may be over at the next lease."""

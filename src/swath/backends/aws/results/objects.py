@@ -20,6 +20,9 @@ from swath.backends.aws.calls.meter import Meter
 from swath.backends.aws.results.bucket import Bucket
 from swath.backends.aws.results.credentials import CredentialChain
 from swath.backends.aws.results.object_errors import TROUBLE, says_exists, says_no_bucket, translate
+from swath.backends.aws.results.uploads import IsLeft, abort_uploads
+from swath.domain.errors import StoreUnavailable
+from swath.domain.job import WaitingFor
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, UpdateVersion
@@ -64,6 +67,7 @@ class Objects:
         self._patience_seconds = patience_seconds
         self._opening = threading.Lock()
         self._store: S3Store | None = None
+        self._client: Any = None
         self._region = "unknown"
         self._room = asyncio.Semaphore(_AT_ONCE)
 
@@ -92,6 +96,9 @@ class Objects:
             await self._ask("put_object", send, turns=1 + -(-parts // _PARTS_AT_ONCE))
         except FileExistsError:
             return False
+        except FileNotFoundError as error:
+            told = f"S3 (put_object): another process ended the upload of {path}"
+            raise StoreUnavailable(told, WaitingFor.DISK) from error
         if parts:
             self.meter.requests["s3.upload_part"] += parts
             self.meter.requests["s3.complete_multipart_upload"] += 1
@@ -199,6 +206,16 @@ class Objects:
         for start in range(0, len(paths), _PAGE):
             some = list(paths[start : start + _PAGE])
             await self._ask("delete_objects", lambda store, some=some: obstore.delete_async(store, some))  # type: ignore[misc]
+
+    async def abort_uploads(self, folder: str, is_left: IsLeft) -> int:
+        """Ends uploads in parts that were begun under a folder and never finished, and answers how many."""
+
+        def abort() -> int:
+            if self._client is None:
+                self._client = self._chain.client(self._attempt_seconds)
+            return abort_uploads(self._client, self.bucket, folder, is_left)
+
+        return await self._ask("list_multipart_uploads", lambda _: asyncio.to_thread(abort), turns=_LONGEST_READ_TURNS)
 
     async def link(self, path: str, seconds: int, asked: Mapping[str, str]) -> str:
         """A link to download the object, for who has no credentials; `asked` says how S3 is to answer to it."""

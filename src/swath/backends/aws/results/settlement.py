@@ -15,6 +15,7 @@ from swath.backends.aws.results.object_names import Place
 from swath.backends.aws.results.objects import all_ended
 from swath.backends.aws.results.packs import Packs, too_long
 from swath.backends.aws.results.rooms import Noted, Rooms
+from swath.domain.layout import pack_fence
 
 __all__ = ["Settlement", "Won"]
 
@@ -68,6 +69,7 @@ class Settlement:
         if room.is_open:
             await self._publish_packs(job, packs, won)
             await self._rooms.close(job, fence, Noted(losers, won.kept), None)
+            await self._files.abort_uploads(job, lambda key, _: _is_of(key, fence, room.places))
         await all_ended(self._files.delete_place(job, place) for place in losers)
         counted = won.kept if room.is_open or kept is None else kept
         await self._files.delete(job, [key for key in packs if key not in counted])
@@ -85,3 +87,9 @@ class Settlement:
     async def _is_anew(self, job: str, desk: Desk) -> bool:
         """Whether a deleted job had the same id."""
         return await self._files.was_deleted(job) if desk.plain is None else not desk.plain
+
+
+def _is_of(key: str, fence: int, places: Collection[Place]) -> bool:
+    """Whether the lease was writing it: one of its packs, or a file of an item that its room names."""
+    place = Place.of_key(key)
+    return pack_fence(key) == fence or (place is not None and (place.fence == fence or place in places))

@@ -9,6 +9,7 @@ import contextlib
 
 import msgspec
 
+from swath.backends.aws.calls.formats import SITE_FORMAT
 from swath.backends.aws.calls.rows import ABSENT, Key, Put
 from swath.backends.aws.calls.time import SharedTime
 from swath.backends.aws.table.table import Table
@@ -19,7 +20,7 @@ from swath.ports.site_book import KeptRobots
 __all__ = ["RobotsShelf"]
 
 
-class _Robots(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Robots(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Until when it is kept, or somebody fetches it, in shared time."""
 
     kept: KeptRobots = KeptRobots(0)
@@ -47,14 +48,14 @@ class RobotsShelf:
             return None
         claim = _Robots(fetch_until=now + fetch_seconds)
         # Who is not the first learns at its next look what the first one does.
-        mine = await self._table.commit(Put(_key(origin), _encode(claim), version + 1, version or ABSENT))
+        mine = await self._table.commit(Put(_key(origin), _encode(claim), version + 1, version or ABSENT, SITE_FORMAT))
         return KeptRobots(0) if mine else None
 
     async def keep_robots(self, origin: str, kept: KeptRobots, seconds: float) -> None:
         known = _Robots(kept, self._time.now() + seconds)
         _, version = await self._read(origin)
         with contextlib.suppress(BadInput):  # larger than a row may be, even packed: then everybody fetches it
-            await self._table.commit(Put(_key(origin), _encode(known), version + 1))
+            await self._table.commit(Put(_key(origin), _encode(known), version + 1, format=SITE_FORMAT))
 
     async def _read(self, origin: str) -> tuple[_Robots, int]:
         found = (await self._table.get(_key(origin))).get(_key(origin))

@@ -27,7 +27,7 @@ CLOCK_SECONDS: Final = 1.0  # by so much the clocks of two hosts may differ befo
 RENEW_SECONDS: Final = LONGEST_SECONDS  # so old a share may become before it is written anew for its own sake
 
 
-class SiteRow(msgspec.Struct, frozen=True, omit_defaults=True):
+class SiteRow(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """`zero` is in Unix seconds, on the clock of whoever made the row; it was last written `at`."""
 
     zero: int

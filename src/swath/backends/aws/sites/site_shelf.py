@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from swath.backends.aws.calls.formats import SITE_FORMAT
 from swath.backends.aws.calls.rows import ABSENT, Key, Put, Row
 from swath.backends.aws.calls.time import SharedTime
 from swath.backends.aws.sites import site_rows
@@ -179,8 +180,8 @@ class SiteShelf:
 
     async def _write(self, name: str, seen: Seen, after: SiteRow) -> bool:
         row = msgspec.structs.replace(after, at=self._now(seen))
-        put = Put(_key(name), _encode(row), seen.version + 1, seen.version or ABSENT)
-        listed = [Put(Key(_SITES, name), b"")] if row.is_site and not seen.row.is_site else []
+        put = Put(_key(name), _encode(row), seen.version + 1, seen.version or ABSENT, SITE_FORMAT)
+        listed = [Put(Key(_SITES, name), b"", format=SITE_FORMAT)] if row.is_site and not seen.row.is_site else []
         if not await self._table.commit(put, *listed):
             return False
         circuit = on_boot(row.circuit, seen.shift)

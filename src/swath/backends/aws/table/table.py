@@ -14,6 +14,7 @@ from typing import Any, Final
 from swath.backends.aws.calls.client import AwsClients, backoff
 from swath.backends.aws.calls.errors import Declined
 from swath.backends.aws.calls.rows import ABSENT, ANY, Attributes, Delete, Key, Put, Row, Written, address, read_row
+from swath.backends.aws.table.format_row import check_format
 from swath.domain.errors import BadInput, StoreUnavailable
 from swath.domain.job import WaitingFor
 
@@ -29,11 +30,17 @@ _GET_BATCH: Final = 100
 
 
 class Table:
-    """Reads are strongly consistent. What a raised StoreUnavailable says about a change is: it may have been made."""
+    """Reads are strongly consistent. What a raised StoreUnavailable says about a change is: it may have been made.
+
+    The first request asks which format the table has; every one raises UserError while that is not the one of this
+    version of Swath.
+    """
 
     def __init__(self, clients: AwsClients, name: str) -> None:
         self.name = name
         self._clients = clients
+        self._checking = asyncio.Lock()
+        self._is_checked = False
 
     async def get(self, *keys: Key) -> dict[Key, Row]:
         """The rows that there are. Several are not read at one instant."""
@@ -120,7 +127,15 @@ class Table:
         return {name: int(answer["Attributes"][name]["N"]) for name in amounts}
 
     async def _call(self, operation: str, **params: Any) -> dict[str, Any]:
-        return await self._clients.call("dynamodb", operation, TableName=self.name, **params)
+        return await self._request(operation, TableName=self.name, **params)
+
+    async def _request(self, operation: str, **params: Any) -> dict[str, Any]:
+        if not self._is_checked:
+            async with self._checking:
+                if not self._is_checked:
+                    await check_format(self._clients, self.name)
+                    self._is_checked = True
+        return await self._clients.call("dynamodb", operation, **params)
 
     async def _put_if(self, written: Written, key: Key) -> bool:
         try:
@@ -145,9 +160,7 @@ class Table:
         actions = [self._action(change, form) for change, form in zip(changes, written, strict=True)]
         try:
             # The token makes a repeated request the same transaction, so a lost answer comes again.
-            await self._clients.call(
-                "dynamodb", "transact_write_items", TransactItems=actions, ClientRequestToken=secrets.token_hex(16)
-            )
+            await self._request("transact_write_items", TransactItems=actions, ClientRequestToken=secrets.token_hex(16))
         except Declined as no:
             if no.code != "TransactionCanceledException":
                 raise
@@ -166,7 +179,7 @@ class Table:
         wanted: dict[str, Any] = {self.name: {"Keys": [address(key) for key in keys], "ConsistentRead": True}}
         pause = _Pause(self._clients.patience_seconds)
         while wanted:
-            answer = await self._clients.call("dynamodb", "batch_get_item", RequestItems=wanted)
+            answer = await self._request("batch_get_item", RequestItems=wanted)
             items = answer["Responses"].get(self.name, [])
             found += items
             wanted = answer.get("UnprocessedKeys") or {}
@@ -176,7 +189,7 @@ class Table:
     async def _write(self, requests: list[Attributes]) -> None:
         pause = _Pause(self._clients.patience_seconds)
         while requests:
-            answer = await self._clients.call("dynamodb", "batch_write_item", RequestItems={self.name: requests})
+            answer = await self._request("batch_write_item", RequestItems={self.name: requests})
             left = (answer.get("UnprocessedItems") or {}).get(self.name, [])
             await pause.after(progress=len(left) < len(requests), more=bool(left))
             requests = left

@@ -61,6 +61,8 @@ def _table(subject: Subject) -> Finding:
         return fail(f"there is no table {table.name!r}", "make it: `swath aws init`")
     if table.state == "foreign":
         return fail(table.why, "set SWATH_STORE=dynamodb://TABLE to a name of your own, then `swath aws init`")
+    if table.why:
+        return fail(table.why, "do as it says")
     if not table.usable:
         return fail(f"the table {table.name!r} is {table.state.lower()}", "wait until it is active")
     if table.billing != "PAY_PER_REQUEST":

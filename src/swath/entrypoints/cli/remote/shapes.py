@@ -46,6 +46,7 @@ def status_of(view: Mapping[str, Any]) -> JobStatus:
         closed_seconds=closed_seconds,
         versions=view["versions"],
         current_version=view["current_version"],
+        scraper_versions=tuple(view["scraper_versions"]),
     )
 
 
@@ -53,6 +54,7 @@ def _job_of(view: Mapping[str, Any]) -> Job:
     return Job(
         job_id=view["job_id"],
         scraper_id=view["scraper_id"],
+        scraper_version=view["scraper_version"],
         name=view["name"],
         labels=msgspec.convert(view["labels"], dict[str, str]),
         callback_url=view["callback_url"],
