@@ -47,7 +47,7 @@ async def _note_then_send(self: Courier, webhook: Webhook) -> None:
     """A webhook counts as delivered before it is."""
     now = self._clock.now()
     body = await self._body(webhook, int(now))
-    await self._outbox.note_webhook(noted(webhook, Delivery(at=now, seconds=0.0, status=200)))
+    await self._outbox.note_webhook(noted(webhook, Delivery(at=now, seconds=0.0, status=200), self._clock.boot()))
     reach("before_webhook_send")
     await self._send(webhook, int(now), body)
     reach("after_webhook_send")
@@ -59,7 +59,7 @@ async def _end_then_write(self: Finisher, lease: Lease) -> JobStatus:
     state = final_state(status.counts, lease.stopping)
     metadata = metadata_of(status, state, Tally(), dict.fromkeys(LISTS, ()))
     metadata = msgspec.structs.replace(metadata, counts=status.counts)
-    webhook = webhook_of(status, metadata, self._webhook_url, self._clock.now())
+    webhook = webhook_of(status, metadata, self._webhook_url, self._clock)
     ended = await self._book.end(lease, state, msgspec.to_builtins(metadata), webhook)
     reach("before_manifest")
     await self._write_manifests(lease, status.generation, Hold(self._book, self._clock, lease))

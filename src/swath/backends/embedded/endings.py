@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from swath.backends.embedded import outbox
-from swath.backends.embedded.deletion import delete_at
 from swath.backends.embedded.jobs import status
 from swath.backends.embedded.leases import Purpose, Times, grant_right, job_under
 from swath.backends.embedded.progress import read_progress
@@ -22,6 +21,7 @@ from swath.domain.attempt import Ended
 from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
 from swath.domain.pace import overall
+from swath.domain.retention import delete_at
 from swath.domain.transitions import ItemState, JobState, check_job
 from swath.domain.webhook import Webhook
 
@@ -125,7 +125,7 @@ def end(
             state.value,
             times.now,
             overall(ran, started_at, times.now),
-            delete_at(times.now, decode_job(spec).policy),
+            delete_at(decode_job(spec), started_at, times.now),
             msgspec.json.encode(manifest),
             job_no,
         ),

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from swath.backends.clock import boot_id
 from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION, UPGRADES
 from swath.domain.errors import StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
@@ -18,7 +19,6 @@ from swath.domain.job import WaitingFor
 __all__ = [
     "BUSY_SECONDS",
     "WAL_LIMIT_BYTES",
-    "boot_id",
     "empty_log",
     "open_reader",
     "open_resting",
@@ -191,18 +191,12 @@ def _forget_other_boots(connection: sqlite3.Connection) -> None:
         "UPDATE items SET due = 0 WHERE (job_no, seq) IN (SELECT job_no, seq FROM waiting WHERE due > 0)"
     )
     connection.execute("UPDATE waiting SET due = 0 WHERE due > 0")
+    connection.execute("UPDATE webhooks SET due_at = 0 WHERE due_at > 0")
 
 
 def _boot_of(connection: sqlite3.Connection) -> str | None:
     row = connection.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
     return None if row is None else str(row[0])
-
-
-def boot_id() -> str:
-    """Names this run of the machine; constant where the system has no such name."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return "unknown"
 
 
 def translated(error: sqlite3.Error, path: Path) -> SwathError:

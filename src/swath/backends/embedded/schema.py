@@ -13,7 +13,7 @@ from swath.domain.transitions import ItemState
 
 __all__ = ["SCHEMA", "SCHEMA_VERSION", "STATE_CODES", "STATE_NAMES", "UPGRADES", "Rank"]
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 # What makes a store of a former version one of the next, beside the tables and indexes that it does not have yet.
 # A process of the former version may still be at work on it, so what there is keeps its shape.
@@ -23,6 +23,7 @@ UPGRADES: Final[dict[int, tuple[str, ...]]] = {
         "ALTER TABLE jobs ADD COLUMN versions INTEGER NOT NULL DEFAULT 1",
         "ALTER TABLE jobs ADD COLUMN current_version INTEGER NOT NULL DEFAULT 1",
     ),
+    5: ("UPDATE webhooks SET due_at = 0 WHERE due_at IS NOT NULL",),  # was by the wall clock: they are due at once
 }
 
 # Small numbers, because there is one in every row. 0 is "not ended"; the lease says whether queued or in progress.
@@ -169,7 +170,7 @@ CREATE TABLE IF NOT EXISTS webhooks (        -- one for each end of a job that h
     webhook_id TEXT NOT NULL,
     url        TEXT NOT NULL,
     state      TEXT NOT NULL,
-    due_at     REAL,                         -- Unix seconds; none: nothing is to be sent
+    due_at     REAL,                         -- on the boot clock; none: nothing is to be sent
     tries      INTEGER NOT NULL,
     revision   INTEGER NOT NULL,
     created_at REAL NOT NULL,

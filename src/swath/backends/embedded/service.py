@@ -21,7 +21,7 @@ class EmbeddedService:
     _clock: Clock
 
     async def take_webhooks(self, hold_seconds: float, limit: int = 16) -> list[Webhook]:
-        now = self._clock.now()
+        now = self._clock.boot()
         if not await self._db.read(outbox.is_due, now):  # nearly always, and then nobody has to wait for us
             return []
         return await self._db.write(outbox.take_webhooks, now, hold_seconds, limit)

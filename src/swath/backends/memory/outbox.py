@@ -19,7 +19,7 @@ class MemoryOutbox:
 
     async def take_webhooks(self, hold_seconds: float, limit: int = 16) -> list[Webhook]:
         with self._shelves.open():
-            now = self._shelves.clock.now()
+            now = self._shelves.clock.boot()
             known = [webhook for job in self._shelves.jobs.values() for webhook in job.webhooks.values()]
             due = [(webhook.due_at, webhook) for webhook in known if webhook.due_at is not None]
             taken = sorted(((at, webhook) for at, webhook in due if at <= now), key=lambda pair: pair[0])[:limit]

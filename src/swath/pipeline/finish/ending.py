@@ -141,7 +141,7 @@ class Finisher:
         await hold.keep()
         await self._storage.put(lease.job.job_id, {METADATA_KEY: document})
         reach("after_job_metadata")
-        webhook = webhook_of(status, metadata, self._webhook_url, self._clock.now())
+        webhook = webhook_of(status, metadata, self._webhook_url, self._clock)
         ended = await self._book.end(lease, JobState(metadata.status), msgspec.json.decode(document), webhook)
         reach("after_end")
         return ended

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from swath.backends.aws.calls.rows import Put
-from swath.backends.aws.jobs.deletion import kept_due, list_as_kept
+from swath.backends.aws.jobs.deletion import list_as_kept
 from swath.backends.aws.jobs.head import Head
 from swath.backends.aws.jobs.heads import Change, Decide, unchanged
 from swath.backends.aws.jobs.jobs import status_after
@@ -22,6 +22,7 @@ from swath.domain.errors import Conflict, Outdated
 from swath.domain.job import JobStatus, Stopping
 from swath.domain.pace import begun
 from swath.domain.policy import ExecutionPolicy
+from swath.domain.retention import delete_at
 from swath.domain.transitions import JobState, check_job
 from swath.domain.versions import check_version, refuse_unless_ended
 
@@ -121,7 +122,7 @@ async def change_policy(
         head.revision += 1
         present = msgspec.structs.replace(order, policy=policy)
         rows = [put_order(head.number, head.revision, first, present)]
-        return Change(head, [*rows, *list_as_kept(head, kept_due(head, policy))])
+        return Change(head, [*rows, *list_as_kept(head, delete_at(present, head.started_at, head.ended_at))])
 
     return await _told(ledger, job_id, decide)
 
