@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from swath.domain.clock_watch import ClockWatch
 from swath.domain.job import JobStatus, final_state
 from swath.domain.lease import Lease
 from swath.domain.manifest import Tally
@@ -73,10 +74,16 @@ async def _always_behind(store: JobStore, job_id: str, key: str | None = None, o
     return LoadStart(number=status.loaded_batches, rows=status.loaded_rows)
 
 
+def _believe_the_wall_clock() -> None:
+    """What is due by one look at the wall clock is due."""
+    put_in_place_of(ClockWatch, "confirmed_wall", property(lambda watch: watch.wall))
+
+
 BROKEN: Final[dict[str, Callable[[], None]]] = {
     "webhook_id": lambda: put_in_place_of(courier, "signature_headers", _under_a_new_id),
     "webhook_note": lambda: put_in_place_of(Courier, "_deliver", _note_then_send),
     "manifest": lambda: put_in_place_of(Finisher, "_end", _end_then_write),
+    "retention": _believe_the_wall_clock,
     "load": lambda: put_in_place_of(stream_load, "find_start", _always_behind),
 }
 # Beyond kills: what a site says does harm in what is exported.

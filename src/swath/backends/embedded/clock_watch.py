@@ -13,7 +13,7 @@ import msgspec
 
 from swath.domain.clock_watch import JUMPED, ClockReading, ClockWatch, observe
 
-__all__ = ["glance", "look"]
+__all__ = ["glance", "is_worth_a_look", "look"]
 
 _log = logging.getLogger("swath.clock")
 
@@ -23,6 +23,12 @@ _decoder: Final = msgspec.json.Decoder(ClockWatch)
 def glance(db: sqlite3.Connection, reading: ClockReading) -> ClockWatch:
     """What would be remembered after this look at the clocks. Writes nothing."""
     return observe(_saved(db), reading)
+
+
+def is_worth_a_look(db: sqlite3.Connection, reading: ClockReading) -> bool:
+    """Whether `look` would write."""
+    former = _saved(db)
+    return observe(former, reading).worth_saving_after(former)
 
 
 def look(db: sqlite3.Connection, reading: ClockReading) -> ClockWatch:

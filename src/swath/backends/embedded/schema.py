@@ -189,4 +189,9 @@ CREATE TABLE IF NOT EXISTS keys (            -- of the service, hashed
     expires_at REAL,
     revoked_at REAL
 ) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS key_lives (       -- of keys that expire
+    key_id    TEXT PRIMARY KEY,
+    life_ends REAL NOT NULL                  -- in seconds of the store's uptime; 0: it has expired
+) WITHOUT ROWID;
 """

@@ -36,6 +36,7 @@ class Shelves:
         self.granted = 0  # leases of items, over all jobs
         self.waiting: dict[str, WaitingFor] = {}  # what a worker waits for
         self.keys: dict[str, ServiceKey] = {}
+        self.key_lives: dict[str, float] = {}  # in seconds of the uptime, for those that expire
         self.watch: ClockWatch | None = None
         self.bulletin = Bulletin()
         self._fences = itertools.count(1)
