@@ -30,6 +30,7 @@ __all__ = [
 BUSY_SECONDS: Final = 3.0  # a status says within five that somebody waits
 WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 EMPTY_BUSY_SECONDS: Final = 0.1
+_BOOT_CLOCK_WEBHOOKS: Final = 6  # before this version they waited on the wall clock: now they are due at once
 _ASK_SECONDS: Final = (0.0005, 0.003)
 CACHE_KIB: Final = 2 * 1024  # of each connection; the system's own cache does the rest, for all processes together
 
@@ -156,7 +157,7 @@ def _check_version(connection: sqlite3.Connection) -> None:
 def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _upgrade(connection)
+        former = _upgrade(connection)
         for statement in SCHEMA.split(";\n"):
             if statement.strip():
                 connection.execute(statement)
@@ -164,6 +165,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
             "INSERT OR IGNORE INTO meta VALUES ('schema', ?), ('fence', 0), ('granted', 0)", (SCHEMA_VERSION,)
         )
         _check_version(connection)
+        if former < _BOOT_CLOCK_WEBHOOKS:
+            connection.execute("UPDATE webhooks SET due_at = 0 WHERE due_at IS NOT NULL")
         _forget_other_boots(connection)
         connection.execute("COMMIT")
     except BaseException:
@@ -172,13 +175,16 @@ def _prepare(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _upgrade(connection: sqlite3.Connection) -> None:
+def _upgrade(connection: sqlite3.Connection) -> int:
+    """Answers which version it was; a new store is of the present one."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
-        return  # a new store
+        return SCHEMA_VERSION
+    former = _version_of(connection)
     while (found := _version_of(connection)) in UPGRADES:
         for statement in UPGRADES[found]:
             connection.execute(statement)
         connection.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (found + 1,))
+    return former
 
 
 def _forget_other_boots(connection: sqlite3.Connection) -> None:

@@ -23,7 +23,7 @@ UPGRADES: Final[dict[int, tuple[str, ...]]] = {
         "ALTER TABLE jobs ADD COLUMN versions INTEGER NOT NULL DEFAULT 1",
         "ALTER TABLE jobs ADD COLUMN current_version INTEGER NOT NULL DEFAULT 1",
     ),
-    5: ("UPDATE webhooks SET due_at = 0 WHERE due_at IS NOT NULL",),  # was by the wall clock: they are due at once
+    5: (),  # new tables, and webhooks that wait on the boot clock (opening.py)
 }
 
 # Small numbers, because there is one in every row. 0 is "not ended"; the lease says whether queued or in progress.
