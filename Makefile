@@ -36,13 +36,13 @@ demo: $(VENV)/.swath ## Scrape the demo county, with a live progress bar
 	@( $(HAVE_CHROMIUM) ) || echo "going on without a browser: the demo runs over HTTP"
 	@$(BIN)/swath demo $(ARGS)
 
-test: style servers browser ## All checks and all tests (ARGS="-k name" for some)
+test: style servers browser compiler ## All checks and all tests (ARGS="-k name" for some)
 	@$(MAKE) --no-print-directory -j 2 types tests || { echo "make: a check or a test has failed; \`make check\` has the checks alone" >&2; exit 1; }
 
 check: style types ## Format, lint, strict types, import layers
 
 # The tests wait more than they work, and so leave room for what works for a minute.
-.PHONY: style types tests
+.PHONY: style types tests compiler
 style: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -50,6 +50,10 @@ style: $(VENV)/.dev
 types: $(VENV)/.dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+# Tests that move a process's wall clock compile a small library for it.
+compiler:
+	@$(call NEED,cc,gcc libc6-dev)
 
 tests: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

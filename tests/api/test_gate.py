@@ -158,6 +158,9 @@ def test_no_caller_gets_more_than_its_share(waits: list[float], per_minute: int)
     """In every stretch of time no more than what is allowed at once, and what has come back since."""
 
     class NoKeys:
+        async def expire_keys(self, _: object) -> None:
+            pass
+
         async def keys(self) -> list[object]:
             return []
 
@@ -228,6 +231,10 @@ async def test_keys_hold_on_for_a_while_when_the_store_is_away_and_not_for_ever(
         def __init__(self) -> None:
             self.away = True
             self.kept, self.shown = new_key("a", (Scope.READ,), 0.0)
+
+        async def expire_keys(self, _: object) -> None:
+            if self.away:
+                raise StoreUnavailable("away", WaitingFor.STORE)
 
         async def keys(self) -> list[ServiceKey]:
             if self.away:

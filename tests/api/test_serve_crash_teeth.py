@@ -1,4 +1,4 @@
-"""The checks of test_serve_crash.py can fail: each build that lacks one of the rules is found out by one of them."""
+"""The checks of test_serve_crash.py and test_clock_jumps.py can fail: each finds out the builds that lack its rule."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from swath.testing.broken import BROKEN
+from tests.api import test_clock_jumps as clock_jumps
 from tests.api import test_serve_crash as crash
 from tests.api.serving import Place
 
@@ -27,6 +28,7 @@ FOUND_OUT: dict[str, tuple[Check, str]] = {
         lambda place: crash.test_a_job_whose_end_was_broken_off_ends_and_tells_of_it(place, "before_manifest"),
         "everything that it tells of is there",
     ),
+    "retention": (clock_jumps.test_a_jump_of_the_wall_clock_deletes_no_job, "the job is still there"),
     "load": (crash.test_a_streamed_load_goes_on_where_it_was, "each row counts once"),
 }
 

@@ -16,7 +16,7 @@ from msgspec import inspect
 
 from swath.backends.aws.calls.formats import FORMAT, SITE_FORMAT
 from swath.backends.aws.jobs import back as came_back
-from swath.backends.aws.jobs import chunks, head, keys, leader, loading, orders, outbox
+from swath.backends.aws.jobs import chunks, clock_watch, head, keys, leader, loading, orders, outbox
 from swath.backends.aws.sites import site_robots, site_rows
 
 __all__ = ["description"]
@@ -31,6 +31,7 @@ ROWS: Final[dict[str, tuple[int, Any]]] = {
     "begin of a load": (FORMAT, loading._start_decoder.type),
     "webhook": (FORMAT, outbox._decoder.type),
     "key": (FORMAT, keys._decoder.type),
+    "clocks of the hosts": (FORMAT, clock_watch._decoder.type),
     "leader": (FORMAT, leader._decoder.type),
     "site": (SITE_FORMAT, site_rows.SiteRow),
     "robots.txt": (SITE_FORMAT, site_robots._Robots),

@@ -140,13 +140,17 @@ async def test_what_somebody_left_who_died_in_a_long_order_is_removed_after_a_wh
     network.call = die_before_the_second
     with pytest.raises(StoreUnavailable):
         await store.order(order(), batch(0, 1, ids(450)))
+    assert await other.claim_deletion("worker") is None
     left = await stores.keys()
     assert any(p.startswith("items/") for p, _ in left)
+    clock.jump_wall(400 * 86_400)
+    assert await other.claim_deletion("worker") is None
+    clock.jump_wall(-400 * 86_400)
     assert await other.claim_deletion("worker") is None
     assert await stores.keys() == left, "he might still be at it"
     clock.advance(HOUR_SECONDS)
     await other.claim_deletion("worker")
-    assert await stores.keys() == {("fleet", "counters")}
+    assert await stores.keys() == {("fleet", "counters"), ("fleet", "clock")}
     network.call = None
     await store.order(order(), batch(0, 1, ids(450)))
     assert len(await listing(other)) == 450
@@ -174,6 +178,7 @@ async def test_a_long_order_whose_rows_were_removed_meanwhile_is_made_anew(
             with contextlib.suppress(StoreUnavailable):
                 await cleaner.claim_deletion("worker")
 
+    await other.claim_deletion("worker")  # a first look at the clocks
     network.call = sleep_before_the_second
     await store.order(order(), batch(0, 1, ids(450)))
     assert len(commits) == 4
@@ -227,4 +232,4 @@ async def test_nothing_of_a_deleted_order_stays(stores: Stores, store: AwsStore,
     assert lease is not None
     while await store.purge(lease, 1_000):
         pass
-    assert await stores.keys() == {("fleet", "counters")}
+    assert await stores.keys() == {("fleet", "counters"), ("fleet", "clock")}

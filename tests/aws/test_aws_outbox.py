@@ -47,7 +47,7 @@ def webhook(clock: FakeClock, job_id: str = "job") -> Webhook:
         url="https://hooks.test/",
         summary={"job_id": job_id, "status": "completed"},
         created_at=clock.now(),
-        due_at=clock.now(),
+        due_at=clock.boot(),
     )
 
 
@@ -84,7 +84,7 @@ async def test_looking_for_webhooks_costs_a_few_small_reads_and_no_write(
     await ended(store, clock)
     (taken,) = await store.take_webhooks(HOLD_SECONDS)
     meter.requests.clear()
-    assert await store.note_webhook(noted(taken, Delivery(at=clock.now(), seconds=0.1, status=204)))
+    assert await store.note_webhook(noted(taken, Delivery(at=clock.now(), seconds=0.1, status=204), clock.boot()))
     assert meter.of("dynamodb") == 3
     assert listed(await stores.keys()) == set()
 
@@ -127,6 +127,33 @@ async def test_two_who_send_at_once_get_each_webhook_once(stores: Stores, tmp_pa
     assert await two.take_webhooks(HOLD_SECONDS) == []
     clock.advance(HOLD_SECONDS)
     assert len(await two.take_webhooks(HOLD_SECONDS)) == 9, "nobody noted how it went"
+
+
+@pytest.mark.req("N1", "Q3", "Z10")
+@pytest.mark.parametrize("days", [-400, 400])
+async def test_a_host_whose_wall_clock_is_wrong_neither_repeats_nor_delays_a_webhook(
+    stores: Stores, tmp_path: Path, days: float
+) -> None:
+    """Each host counts a wait from when it first saw it. So it does not matter when the wrong one opened the store."""
+    here, there = FakeClock(), FakeClock(boot=77_000.0)
+    there.jump_wall(days * 86_400)
+    right, wrong = stores.open(tmp_path / "right", here), stores.open(tmp_path / "wrong", there)
+
+    def advance(seconds: float) -> None:
+        for clock in (here, there):
+            clock.advance(seconds)
+
+    await ended(right, here)
+    (taken,) = await wrong.take_webhooks(HOLD_SECONDS)
+    assert await right.take_webhooks(HOLD_SECONDS) == [], "the other is sending it"
+    failed = Delivery(at=there.now(), seconds=0.0, status=500)
+    assert await wrong.note_webhook(noted(taken, failed, there.boot()))
+    assert await right.take_webhooks(HOLD_SECONDS) == []
+    advance(2.0)
+    (taken,) = await right.take_webhooks(HOLD_SECONDS)
+    assert await wrong.take_webhooks(HOLD_SECONDS) == []
+    advance(HOLD_SECONDS)
+    assert [one.webhook_id for one in await wrong.take_webhooks(HOLD_SECONDS)] == [taken.webhook_id]
 
 
 @pytest.mark.req("N1", "Q3")
@@ -174,7 +201,7 @@ async def test_a_job_that_is_half_deleted_sends_nothing(stores: Stores, tmp_path
     assert any("webhook/" in sort for _, sort in await stores.keys())
     assert await other.take_webhooks(HOLD_SECONDS) == []
     await other.claim_deletion("worker")
-    assert await stores.keys() == {("fleet", "counters")}
+    assert await stores.keys() == {("fleet", "counters"), ("fleet", "clock")}
 
 
 @pytest.mark.req("N1", "Q3")

@@ -17,9 +17,11 @@ from swath.domain.item import ItemFilter
 from swath.domain.transitions import ItemState, JobState
 from swath.ports.job_store import LoadStart
 from swath.testing.clock import FakeClock
-from swath.testing.contracts.orders import batch, end_job, listing, order, run_all, webhook
+from swath.testing.contracts.orders import batch, end_job, listing, order, ready, run_all, webhook
 
 FORMER = Path(__file__).parent.parent / "fixtures" / "store_of_schema_3.sql"
+
+_OTHER_BOOT = "UPDATE meta SET value = 'another' WHERE key = 'boot'"
 
 pytestmark = pytest.mark.req("Q2")
 
@@ -95,6 +97,23 @@ async def test_a_process_of_the_former_version_that_is_at_work_can_go_on(folder:
         )
         assert (await store.jobs())[0].job.job_id == "late"
         await store.close()
+
+
+@pytest.mark.req("Z10")
+@pytest.mark.parametrize("change", ["UPDATE meta SET value = 5 WHERE key = 'schema'", _OTHER_BOOT])
+async def test_webhooks_that_waited_are_due_at_once_after_an_upgrade_and_after_a_reboot(
+    tmp_path: Path, change: str
+) -> None:
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    await ready(store)
+    await run_all(store)
+    await end_job(store, webhook=webhook(due_at=1_750_000_000.0))
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "swath.db")) as db, db:
+        db.execute(change)
+    store = EmbeddedStore.open(tmp_path, FakeClock(boot=3.0))
+    assert len(await store.take_webhooks(60)) == 1
+    await store.close()
 
 
 async def test_one_that_cannot_be_written_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

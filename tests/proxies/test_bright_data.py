@@ -262,6 +262,9 @@ def test_a_wait_that_the_provider_asks_for_is_kept() -> None:
     failure = read_refusal(429, (("x-brd-err-code", "client_10110"), ("retry-after", "7")), tunnel=False)
     assert failure is not None
     assert failure.retry_after_seconds == 7
+    large = read_refusal(429, (("x-brd-err-code", "client_10110"), ("retry-after", "9999999999")), tunnel=False)
+    assert large is not None
+    assert large.retry_after_seconds == 999_999_999, "it asks for a wait, which is capped where it is kept"
     odd = read_refusal(429, (("x-brd-err-code", "client_10110"), ("retry-after", "Wed, 21 Oct")), tunnel=True)
     assert odd is not None
     assert odd.retry_after_seconds is None

@@ -95,6 +95,21 @@ def test_the_rules_of_another_product_are_not_ours(name: str) -> None:
     assert rules(f"User-agent: {name}\nDisallow: /\n\nUser-agent: *\nAllow: /\n").allow(f"{SITE}/x")
 
 
+@pytest.mark.req("Z10")
+@pytest.mark.parametrize("days", [-400, 400])
+async def test_a_jump_of_the_wall_clock_neither_prolongs_nor_ends_the_day(
+    days: float, clock: FakeClock, ask: Callable[[Site], Awaitable[Rules]]
+) -> None:
+    site = Site()
+    await ask(site)
+    clock.jump_wall(days * 86_400)
+    await ask(site)
+    assert len(site.fetched) == 1
+    clock.advance(KEEP_SECONDS + 1)
+    await ask(site)
+    assert len(site.fetched) == 2
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 418])
 async def test_a_file_that_is_not_there_denies_nothing(status: int, ask: Callable[[Site], Awaitable[Rules]]) -> None:
     assert (await ask(Site("User-agent: *\nDisallow: /", status))).allow(f"{SITE}/x")

@@ -1,12 +1,17 @@
-"""SystemClock: the time of this machine, for every back end. Tests use swath.testing.clock.FakeClock in its place."""
+"""SystemClock: the time of this machine, for every back end. Tests use swath.testing.clock.FakeClock in its place.
+
+`boot_id` names the present start of the machine: the boot clock counts from it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
-__all__ = ["SystemClock"]
+__all__ = ["SystemClock", "boot_id"]
 
 
 class SystemClock:
@@ -20,3 +25,10 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
+
+
+def boot_id() -> str:
+    """Names this run of the machine; constant where the system has no such name."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return "unknown"

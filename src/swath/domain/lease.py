@@ -65,7 +65,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
     `slots` and `target` are the worker's on the job. `alone`: its one item is suspected of having killed a worker, so
     nothing else may run beside it, and that it has begun is committed first. A lease with no items is the right to end
-    a job (sweep what is left if it is `stopping`, write the manifest, close) or to delete one.
+    a job (sweep what is left if it is `stopping`, write the manifest, close) or to delete one; `due_since` says since
+    when its retention is over, in Unix seconds, to the worker that gets this right first and for this reason.
     """
 
     fence: int
@@ -78,6 +79,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     revision: int = 0  # of the job's policy
     alone: bool = False
     stopping: Stopping | None = None
+    due_since: float | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import msgspec
 
 from swath.domain.attempt import Tries
 from swath.domain.failure import Failure
 from swath.domain.policy import Backoff, Retries
 
-__all__ = ["GiveUp", "RetryIn", "backoff_seconds", "decide"]
+__all__ = ["MAX_RETRY_AFTER_SECONDS", "GiveUp", "RetryIn", "asked_seconds", "backoff_seconds", "decide"]
 
 JITTER = 0.2
 MAX_RETRY_AFTER_SECONDS = 3_600.0  # a site that asks for more is tried again after this
+_LARGEST_ASKED: Final = 999_999_999.0  # as reported; larger numbers say no more than this one
+_SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 class RetryIn(msgspec.Struct, frozen=True):
@@ -50,6 +55,11 @@ def decide(policy: Retries, failure: Failure, tries: Tries, luck: float) -> Retr
         asked = min(max(failure.retry_after_seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
         delay = max(delay, asked * (1 + JITTER * luck))  # never before the time that the site named
     return RetryIn(delay, tries)
+
+
+def asked_seconds(text: str) -> float | None:
+    """The wait of a Retry-After header that is a number of seconds, however large; None when it is no number."""
+    return min(float(text), _LARGEST_ASKED) if _SECONDS.fullmatch(text) else None
 
 
 def backoff_seconds(policy: Retries, base: float, retry: int) -> float:

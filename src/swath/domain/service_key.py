@@ -30,7 +30,10 @@ class Scope(StrEnum):
 
 
 class ServiceKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in Unix seconds. Two keys may live at once, so that one can take the other's place."""
+    """Times in Unix seconds. Two keys may live at once, so that one can take the other's place.
+
+    `expired` is the store's word: its time was over once, or is over by the boot clock, whatever the wall clock shows.
+    """
 
     key_id: str
     name: str
@@ -39,10 +42,26 @@ class ServiceKey(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     expires_at: float | None = None
     revoked_at: float | None = None
+    expired: bool = False
 
     def alive(self, now: float) -> bool:
         """Neither revoked nor expired."""
-        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+        return self.revoked_at is None and not self.over(now)
+
+    def over(self, now: float) -> bool:
+        """Expired, whether or not it was revoked."""
+        return self.expired or (self.expires_at is not None and now >= self.expires_at)
+
+    def life_ends(self, known: float | None, uptime: float, wall: float) -> float | None:
+        """Until which uptime of its store (domain/clock_watch.py) it lives; None when it does not expire.
+
+        `known` is what a former look has said. Zero, and for good, from the first look at which it has expired by
+        either clock: so no jump of the wall clock gives it more time.
+        """
+        if self.expires_at is None:
+            return None
+        ends = uptime + self.expires_at - wall if known is None else known
+        return 0.0 if wall >= self.expires_at or uptime >= ends else ends
 
     def allows(self, scope: Scope) -> bool:
         """`admin` includes `submit`, and that includes `read`."""

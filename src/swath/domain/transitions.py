@@ -64,7 +64,7 @@ ITEM_MOVES: Final[Mapping[ItemState, frozenset[ItemState]]] = {
 
 JOB_MOVES: Final[Mapping[JobState, frozenset[JobState]]] = {
     _J.LOADING: frozenset({_J.PENDING, _J.CANCELLED}),
-    _J.PENDING: frozenset({_J.RUNNING, _J.PAUSED, _J.CANCELLED}),
+    _J.PENDING: frozenset({_J.RUNNING, _J.PAUSED, _J.FAILED, _J.CANCELLED}),  # failed: its circuit opened first
     _J.RUNNING: frozenset({_J.PAUSED, *_JOB_ENDS}),
     _J.PAUSED: frozenset({_J.RUNNING, _J.PENDING, *_JOB_ENDS}),  # its last running items may end all there is
     **{end: frozenset({_J.PENDING}) for end in JobState if end in _JOB_ENDS},  # a retry: the next generation

@@ -44,8 +44,9 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """One end of one generation of a job, for one URL. `webhook_id` is the same however often it is sent.
 
-    `summary` is the job as it ended. `due_at` is in Unix seconds and None while nothing is to be sent. `tries` counts
-    since it was made, or since a person sent it again. `revision` is raised by every change.
+    `summary` is the job as it ended. `due_at` is on the boot clock of this machine, which cannot be set, and None while
+    nothing is to be sent. `tries` counts since it was made, or since a person sent it again. `revision` is raised by
+    every change.
     """
 
     webhook_id: str
@@ -60,15 +61,16 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: tuple[Delivery, ...] = ()
     revision: int = 0
 
-    def as_json(self) -> dict[str, Any]:
-        """As the delivery log shows it."""
+    def as_json(self, boot_to_now: float) -> dict[str, Any]:
+        """As the delivery log shows it, with `due_at` in Unix seconds."""
         told = msgspec.to_builtins(self)
         del told["summary"], told["revision"]
-        return {**told, "status": self.summary.get("status")}
+        due_at = None if self.due_at is None else self.due_at + boot_to_now
+        return {**told, "due_at": due_at, "status": self.summary.get("status")}
 
 
-def noted(webhook: Webhook, delivery: Delivery, retry_seconds: Sequence[float] = RETRY_SECONDS) -> Webhook:
-    """The webhook after a try: delivered, due again, or given up."""
+def noted(webhook: Webhook, delivery: Delivery, boot: float, retry_seconds: Sequence[float] = RETRY_SECONDS) -> Webhook:
+    """The webhook after a try that is over now, by the boot clock: delivered, due again, or given up."""
     tries = webhook.tries + 1
     due_at: float | None = None
     if delivery.taken:
@@ -76,7 +78,7 @@ def noted(webhook: Webhook, delivery: Delivery, retry_seconds: Sequence[float] =
     elif delivery.status == GONE or tries > len(retry_seconds):
         state = WebhookState.GIVEN_UP
     else:
-        state, due_at = WebhookState.PENDING, delivery.at + delivery.seconds + retry_seconds[tries - 1]
+        state, due_at = WebhookState.PENDING, boot + retry_seconds[tries - 1]
     return msgspec.structs.replace(logged(webhook, delivery), state=state, due_at=due_at, tries=tries)
 
 
@@ -85,6 +87,6 @@ def logged(webhook: Webhook, delivery: Delivery) -> Webhook:
     return msgspec.structs.replace(webhook, deliveries=(*webhook.deliveries, delivery)[-MOST_KEPT:])
 
 
-def resent(webhook: Webhook, now: float) -> Webhook:
-    """The webhook when a person wants it sent again: due now, with the whole schedule before it."""
-    return msgspec.structs.replace(webhook, state=WebhookState.PENDING, due_at=now, tries=0)
+def resent(webhook: Webhook, boot: float) -> Webhook:
+    """The webhook when a person wants it sent again: due now, by the boot clock, with the whole schedule before it."""
+    return msgspec.structs.replace(webhook, state=WebhookState.PENDING, due_at=boot, tries=0)

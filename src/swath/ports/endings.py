@@ -55,8 +55,12 @@ class Endings(Protocol):
         ...
 
     async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
-        """Hands out the right to delete a job that was marked for it, or whose retention is over, and that has no
-        other lease. A job whose retention is over is marked by this."""
+        """Hands out the right to delete a job that was marked for it, or whose retention has been over for an hour of
+        the boot clock, over which the wall clock advanced alike, and that has no other lease.
+
+        A job whose retention is over is marked by this, and the lease says since when. Each call is a look at both
+        clocks; the store remembers what it needs of them, so that short runs, and short starts of the machine, add up
+        to the hour. It begins anew when the wall clock jumps (domain/clock_watch.py)."""
         ...
 
     async def purge(self, lease: Lease, limit: int) -> int:

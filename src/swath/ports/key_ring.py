@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from swath.domain.service_key import ServiceKey
@@ -18,6 +19,15 @@ class KeyRing(Protocol):
 
     async def keys(self) -> list[ServiceKey]:
         """All of them, the oldest first."""
+        ...
+
+    async def expire_keys(self, seen_expired: Collection[str] = ()) -> None:
+        """Notes which keys have expired, by the wall clock or by the boot clock, and those that the caller has seen
+        expired; they stay so.
+
+        Called again and again by whoever lets callers in: how long a key has lived is known from these looks at the
+        clocks, over restarts too, but not how long the machine was off while its wall clock was behind.
+        """
         ...
 
     async def revoke_key(self, key_id: str) -> ServiceKey:

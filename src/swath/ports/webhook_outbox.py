@@ -17,8 +17,9 @@ class WebhookOutbox(Protocol):
     """Part of a store. Any number of processes may send."""
 
     async def take_webhooks(self, hold_seconds: float, limit: int = 16) -> list[Webhook]:
-        """Hands out webhooks that are due by the wall clock, the longest due first. Each is due again after
-        `hold_seconds`, unless it is noted before: whoever took it may die."""
+        """Hands out webhooks that are due by the boot clock, the longest due first. Each is due again after
+        `hold_seconds`, unless it is noted before: whoever took it may die. After a restart of the machine all that
+        wait are due; hosts that share a store count each wait from when they first saw it."""
         ...
 
     async def note_webhook(self, webhook: Webhook) -> bool:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from swath.domain.errors import BadInput
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.proxy_products import PRODUCTS, Place, ProxyType
+from swath.domain.retry import asked_seconds
 from swath.domain.secret import Secret
 from swath.proxies import custom
 from swath.proxies.bright_data_codes import meaning
@@ -150,5 +151,4 @@ def _spelt(value: str) -> str:
 
 
 def _retry_after(named: dict[str, str]) -> float | None:
-    value = named.get("retry-after", "")
-    return float(value) if re.fullmatch(r"[0-9]{1,6}", value) else None
+    return asked_seconds(named.get("retry-after", ""))

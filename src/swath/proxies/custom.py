@@ -16,6 +16,7 @@ import msgspec
 from swath.domain.errors import BadInput
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.proxy_products import Place, ProxyType
+from swath.domain.retry import asked_seconds
 from swath.domain.secret import Secret
 from swath.proxies.route import Route
 
@@ -148,5 +149,4 @@ def _is_proxys_own(said: dict[str, str]) -> bool:
 
 
 def _retry_after(headers: tuple[tuple[str, str], ...]) -> float | None:
-    value = next((value for name, value in headers if name == "retry-after"), "")
-    return float(value) if re.fullmatch(r"[0-9]{1,6}", value) else None
+    return asked_seconds(next((value for name, value in headers if name == "retry-after"), ""))

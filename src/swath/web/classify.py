@@ -14,6 +14,7 @@ import msgspec
 
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.pattern import TookTooLong
+from swath.domain.retry import asked_seconds
 from swath.domain.site import SignatureKind, SitePolicy
 from swath.web.address import shown
 from swath.web.evidence import read_evidence
@@ -37,7 +38,6 @@ _TELLING_OF_5XX: Final = _TELLING | {_K.MAINTENANCE}
 _TELLING_OF_429: Final = frozenset({_K.CAPTCHA})  # which no waiting lifts
 _BLANK: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\s\0]*")
 _NUMBER: Final = re.compile(r"[0-9]+(?:[-./][0-9]+)+")  # of a parcel, a case or a date: no status, whatever is in it
-_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
 
 _READABLE: Final = ("xml", "plain", "javascript")
 _SNIFFED_BYTES: Final = 512
@@ -197,7 +197,8 @@ def _place(response: Response) -> str:
 def retry_after_seconds(value: str | None, now: float) -> float | None:
     """The wait that a Retry-After header asks for, in seconds or as a date; None when it says nothing usable."""
     text = (value or "").strip()
-    if _SECONDS.fullmatch(text):
-        return float(text)
+    seconds = asked_seconds(text)
+    if seconds is not None:
+        return seconds
     until = unix_seconds(text)
     return None if until is None else max(until - now, 0.0)

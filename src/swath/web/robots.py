@@ -30,6 +30,7 @@ MOST_HOPS: Final = 5
 LONGEST_DELAY_SECONDS: Final = 300.0  # a crawl-delay above it is taken for this
 _FETCH_SECONDS: Final = 60.0
 _ASK_AGAIN_SECONDS: Final = 0.05
+_LEAST_LEFT_SECONDS: Final = 60.0
 _MOST_ORIGINS: Final = 1_000
 
 
@@ -76,7 +77,7 @@ class Robots:
         self._book = book
         self._clock = clock
         self._agent = agent
-        self._known: dict[str, tuple[Rules, float]] = {}
+        self._known: dict[str, tuple[Rules, float]] = {}  # and until when, on the boot clock
         self._fetching: dict[str, asyncio.Lock] = {}
 
     async def rules(self, url: str, fetch: Fetch) -> Rules:
@@ -86,11 +87,11 @@ class Robots:
         """
         origin = _origin(url)
         known = self._known.get(origin)
-        if known is not None and self._clock.now() < known[1]:
+        if known is not None and self._clock.boot() < known[1]:
             return known[0]
         async with self._fetching.setdefault(origin, asyncio.Lock()):
             known = self._known.get(origin)
-            if known is None or self._clock.now() >= known[1]:
+            if known is None or self._clock.boot() >= known[1]:
                 known = await self._shared(origin, fetch)
                 if len(self._known) >= _MOST_ORIGINS:
                     oldest = next(iter(self._known))
@@ -106,7 +107,13 @@ class Robots:
                 continue
             if kept.status == 0:
                 kept = await self._fetched(origin, fetch)
-            return Rules(kept, self._agent), kept.fetched_at + _keep_seconds(kept)
+            return Rules(kept, self._agent), self._clock.boot() + self._left_seconds(kept)
+
+    def _left_seconds(self, kept: KeptRobots) -> float:
+        """How long it is kept here, which a jump of the wall clock since it was fetched neither ends nor prolongs."""
+        keep_seconds = _keep_seconds(kept)
+        left = kept.fetched_at + keep_seconds - self._clock.now()
+        return min(keep_seconds, max(_LEAST_LEFT_SECONDS, left))
 
     async def _fetched(self, origin: str, fetch: Fetch) -> KeptRobots:
         try:

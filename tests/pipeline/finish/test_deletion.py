@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
 from swath.backends.clock import SystemClock
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.store import MemoryStore
+from swath.domain.clock_watch import CONFIRM_SECONDS
 from swath.domain.errors import Conflict, StoreUnavailable, UnknownName
 from swath.domain.job import WaitingFor
 from swath.pipeline.finish.deletion import Remover
@@ -58,18 +60,21 @@ async def test_a_job_is_deleted_with_all_its_data_and_others_are_not(
 
 
 @pytest.mark.req("J5")
-async def test_a_job_is_deleted_when_its_retention_is_over_and_not_before(
-    store: Store, storage: MemoryResults, clock: FakeClock
+async def test_a_job_is_deleted_and_logged_when_its_retention_is_over_and_not_before(
+    store: Store, storage: MemoryResults, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.submit(order("job", policy=policy(limit=100, retention_days=2)))
     await run(store, storage, IDS, successes, job_id="other")
     assert await Finisher(store, store, storage, clock, "finisher", job_id="other").run_once() is not None
     await store.cancel("job")
     assert await Finisher(store, store, storage, clock, "finisher").run_once() is not None
-    clock.advance(2 * 86_400 - 1)
+    clock.advance(2 * 86_400)
     assert await remover(store, storage, clock).run_once() is None
-    clock.advance(2)
-    assert await remover(store, storage, clock).run_once() == "job"
+    clock.advance(CONFIRM_SECONDS)
+    with caplog.at_level(logging.INFO, logger="swath.deletion"):
+        assert await remover(store, storage, clock).run_once() == "job"
+    told = "job job: deleting it, because its retention of 2 days is over since 2025-06-17T15:06:40Z"
+    assert caplog.messages == [told, "job job: deleted"]
     await assert_gone(store, storage)
     assert await remover(store, storage, clock).run_once() is None
 

@@ -37,10 +37,11 @@ def test_a_jobs_own_url_wins(own: str | None, configured: str | None) -> None:
     """Property 42."""
     status = JobStatus(job=order("job", callback_url=own), state=JobState.RUNNING)
     metadata = metadata_of(status, JobState.COMPLETED, Tally(), {})
-    webhook = webhook_of(status, metadata, configured, 7.0)
+    webhook = webhook_of(status, metadata, configured, FakeClock(now=7.0, boot=3.0))
     assert (None if webhook is None else webhook.url) == (own or configured)
     if webhook is not None:
-        assert (webhook.state, webhook.due_at, webhook.summary["status"]) == (WebhookState.PENDING, 7.0, "completed")
+        assert (webhook.state, webhook.created_at) == (WebhookState.PENDING, 7.0)
+        assert (webhook.due_at, webhook.summary["status"]) == (3.0, "completed")
 
 
 def _failing(item: LeasedItem) -> Ended:

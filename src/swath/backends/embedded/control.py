@@ -10,7 +10,6 @@ import sqlite3
 
 import msgspec
 
-from swath.backends.embedded.deletion import delete_at
 from swath.backends.embedded.jobs import row_of, status
 from swath.backends.embedded.leases import Purpose, held_items, job_under
 from swath.backends.embedded.schema import Rank
@@ -19,6 +18,7 @@ from swath.domain.errors import Conflict, Outdated
 from swath.domain.job import JobStatus, Stopping
 from swath.domain.lease import Lease
 from swath.domain.policy import ExecutionPolicy
+from swath.domain.retention import delete_at
 from swath.domain.transitions import JobState, check_job
 from swath.domain.versions import check_version, refuse_unless_ended
 
@@ -91,13 +91,13 @@ def change_policy(
     if policy != job.policy:
         if expected not in (None, job.policy):
             raise Outdated.policy(job_id)
-        ended_at = row["ended_at"]
+        present = msgspec.structs.replace(job, policy=policy)
         db.execute(
             "UPDATE jobs SET spec = ?, concurrency = ?, revision = revision + 1, delete_at = ? WHERE job_no = ?",
             (
-                encode_job(msgspec.structs.replace(job, policy=policy)),
+                encode_job(present),
                 policy.throttling.max_concurrent_workers,
-                None if ended_at is None else delete_at(ended_at, policy),
+                delete_at(present, row["started_at"], row["ended_at"]),
                 row["job_no"],
             ),
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from swath.backends.embedded import clock_watch
 from swath.backends.embedded.bounds import MAX_ROWS, PAGE_BYTES, first_piece, stored_bytes
 from swath.backends.embedded.jobs import row_of
 from swath.backends.embedded.leases import Purpose, Times, grant_right, job_under
@@ -18,12 +19,10 @@ from swath.backends.embedded.scrubbing import note_scraps
 from swath.backends.embedded.specs import readable
 from swath.domain.errors import Conflict
 from swath.domain.lease import Lease
-from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState
 
-__all__ = ["abandon", "claim_deletion", "clear_lists", "delete_at", "purge"]
+__all__ = ["abandon", "claim_deletion", "clear_lists", "purge"]
 
-_DAY_SECONDS: Final = 86_400
 _LOOKED_AT: Final = 2_000  # rows in one transaction, of which as many go as it may remove
 
 # What a job has beside its items: the rest of the key of each row, and what it holds. The right to delete goes last.
@@ -39,25 +38,21 @@ _TABLES: Final = {
 }
 
 
-def delete_at(ended_at: float, policy: ExecutionPolicy) -> float | None:
-    """When the retention of a job is over that ended then; None when it stays."""
-    return None if policy.retention_days is None else ended_at + policy.retention_days * _DAY_SECONDS
-
-
 def claim_deletion(db: sqlite3.Connection, times: Times, worker_id: str, job_id: str | None) -> Lease | None:
-    """See Endings.claim_deletion."""
+    """See Endings.claim_deletion. Those that are marked are due at 0, so by any clock."""
+    due = max(0.0, min(times.now, clock_watch.look(db, times.reading).confirmed_wall))
     cursor = db.execute(
-        "SELECT job_no, revision, stopping, 1 AS deleting, spec FROM jobs AS j INDEXED BY jobs_to_delete "
+        "SELECT job_no, revision, stopping, 1 AS deleting, delete_at, spec FROM jobs AS j INDEXED BY jobs_to_delete "
         "WHERE delete_at <= ?2 AND (?1 IS NULL OR job_id = ?1) "
         "AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.job_no = j.job_no) ORDER BY delete_at, job_no",
-        (job_id, times.now),
+        (job_id, due),
     )
     cursor.row_factory = sqlite3.Row
     for job in cursor.fetchall():
         order = readable(job["spec"])
         if order is not None:
             db.execute("UPDATE jobs SET deleting = 1, delete_at = 0 WHERE job_no = ?", (job["job_no"],))
-            return grant_right(db, times, worker_id, job, order)
+            return grant_right(db, times, worker_id, job, order, job["delete_at"] or None)
     return None
 
 

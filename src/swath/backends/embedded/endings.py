@@ -13,7 +13,7 @@ import msgspec
 
 from swath.backends.embedded import outbox
 from swath.backends.embedded.bounds import MAX_ROWS, PAGE_BYTES, first_piece, stored_bytes
-from swath.backends.embedded.deletion import clear_lists, delete_at
+from swath.backends.embedded.deletion import clear_lists
 from swath.backends.embedded.items import last_row
 from swath.backends.embedded.jobs import status
 from swath.backends.embedded.leases import Purpose, Times, grant_right, job_under, renew
@@ -25,6 +25,7 @@ from swath.domain.ending import EndingProgress, put_off_seconds
 from swath.domain.job import JobStatus
 from swath.domain.lease import Directive, Lease
 from swath.domain.pace import overall
+from swath.domain.retention import delete_at
 from swath.domain.transitions import ItemState, JobState, check_job
 from swath.domain.webhook import Webhook
 
@@ -183,7 +184,7 @@ def end(
             state.value,
             times.now,
             overall(ran, started_at, times.now),
-            delete_at(times.now, decode_job(spec).policy),
+            delete_at(decode_job(spec), started_at, times.now),
             msgspec.json.encode(manifest),
             job_no,
         ),

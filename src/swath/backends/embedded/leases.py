@@ -17,6 +17,7 @@ import msgspec
 from swath.backends.embedded import shares
 from swath.backends.embedded.progress import Progress, read_progress
 from swath.backends.embedded.schema import Rank
+from swath.domain.clock_watch import ClockReading
 from swath.domain.errors import LeaseLost
 from swath.domain.job import Job, Stopping
 from swath.domain.lease import Directive, Lease
@@ -42,16 +43,22 @@ ALL_HELD: Final = "job_no = ? AND seq IN (SELECT value FROM json_each(?) AS list
 
 
 class Times(msgspec.Struct, frozen=True):
-    """One reading of both clocks, and how long a lease lasts."""
+    """One reading of both clocks, how long a lease lasts, and from which start of the machine `boot` counts."""
 
     now: float
     boot: float
     lease_seconds: float
+    boot_id: str = "unknown"
 
     @property
     def expires(self) -> float:
         """When a lease granted or renewed now is over."""
         return self.boot + self.lease_seconds
+
+    @property
+    def reading(self) -> ClockReading:
+        """For those who compare the clocks."""
+        return ClockReading(self.boot_id, self.boot, self.now)
 
 
 class Purpose(StrEnum):
@@ -82,7 +89,9 @@ def insert_lease(
     return int(fence)
 
 
-def grant_right(db: sqlite3.Connection, times: Times, worker_id: str, job: sqlite3.Row, order: Job) -> Lease:
+def grant_right(
+    db: sqlite3.Connection, times: Times, worker_id: str, job: sqlite3.Row, order: Job, due_since: float | None = None
+) -> Lease:
     """Hands out the right to end a job, or to delete it if it is marked for that."""
     purpose = Purpose.DELETE if job["deleting"] else Purpose.END
     return Lease(
@@ -92,6 +101,7 @@ def grant_right(db: sqlite3.Connection, times: Times, worker_id: str, job: sqlit
         lease_seconds=times.lease_seconds,
         revision=job["revision"],
         stopping=None if job["stopping"] is None else Stopping(job["stopping"]),
+        due_since=due_since,
     )
 
 

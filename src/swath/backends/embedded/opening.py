@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from swath.backends.clock import boot_id
 from swath.backends.embedded.bounds import PAGE_BYTES, first_piece, stored_bytes
 from swath.backends.embedded.holder import holder_of
 from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION, UPGRADES
@@ -21,7 +22,6 @@ from swath.domain.job import WaitingFor
 __all__ = [
     "BUSY_SECONDS",
     "WAL_LIMIT_BYTES",
-    "boot_id",
     "empty_log",
     "open_reader",
     "open_resting",
@@ -33,6 +33,7 @@ __all__ = [
 BUSY_SECONDS: Final = 3.0  # a status says within five that somebody waits
 WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 EMPTY_BUSY_SECONDS: Final = 0.1
+_BOOT_CLOCK_WEBHOOKS: Final = 6  # before this version they waited on the wall clock: now they are due at once
 _ASK_SECONDS: Final = (0.0005, 0.003)
 _WAITS: Final = 1_000  # rows of `waiting` that one transaction looks at after a restart of the machine
 CACHE_KIB: Final = 2 * 1024  # of each connection; the system's own cache does the rest, for all processes together
@@ -183,7 +184,7 @@ def _check_version(connection: sqlite3.Connection) -> None:
 
 def _prepare(connection: sqlite3.Connection) -> None:
     with _transaction(connection):
-        _upgrade(connection)
+        former = _upgrade(connection)
         for statement in SCHEMA.split(";\n"):
             if statement.strip():
                 connection.execute(statement)
@@ -191,6 +192,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
             "INSERT OR IGNORE INTO meta VALUES ('schema', ?), ('fence', 0), ('granted', 0)", (SCHEMA_VERSION,)
         )
         _check_version(connection)
+        if former < _BOOT_CLOCK_WEBHOOKS:
+            connection.execute("UPDATE webhooks SET due_at = 0 WHERE due_at IS NOT NULL")
     _forget_other_boots(connection)
 
 
@@ -206,13 +209,16 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _upgrade(connection: sqlite3.Connection) -> None:
+def _upgrade(connection: sqlite3.Connection) -> int:
+    """Answers which version it was; a new store is of the present one."""
     if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
-        return  # a new store
+        return SCHEMA_VERSION
+    former = _version_of(connection)
     while (found := _version_of(connection)) in UPGRADES:
         for statement in UPGRADES[found]:
             connection.execute(statement)
         connection.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (found + 1,))
+    return former
 
 
 def _forget_other_boots(connection: sqlite3.Connection) -> None:
@@ -239,6 +245,7 @@ def _forget_waits(connection: sqlite3.Connection, after: _WaitKey) -> _WaitKey |
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot_id(),))
         connection.execute("UPDATE leases SET expires = 0, renewed = 0")
         connection.execute("UPDATE endings SET due = 0 WHERE due > 0")
+        connection.execute("UPDATE webhooks SET due_at = 0 WHERE due_at > 0")
         return None
     due = rows[: first_piece((2, 3 * PAGE_BYTES + stored_bytes(size)) for *_, size in rows)]
     connection.executemany(
@@ -254,13 +261,6 @@ def _forget_waits(connection: sqlite3.Connection, after: _WaitKey) -> _WaitKey |
 def _boot_of(connection: sqlite3.Connection) -> str | None:
     row = connection.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
     return None if row is None else str(row[0])
-
-
-def boot_id() -> str:
-    """Names this run of the machine; constant where the system has no such name."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return "unknown"
 
 
 def _locked(path: Path) -> str:

@@ -45,19 +45,19 @@ def put(db: sqlite3.Connection, job_no: int, webhook: Webhook) -> None:
     )
 
 
-def is_due(db: sqlite3.Connection, now: float) -> bool:
+def is_due(db: sqlite3.Connection, boot: float) -> bool:
     """Whether there is anything to send."""
     query = "SELECT 1 FROM webhooks INDEXED BY webhooks_due WHERE due_at <= ? LIMIT 1"
-    return db.execute(query, (now,)).fetchone() is not None
+    return db.execute(query, (boot,)).fetchone() is not None
 
 
-def take_webhooks(db: sqlite3.Connection, now: float, hold_seconds: float, limit: int) -> list[Webhook]:
+def take_webhooks(db: sqlite3.Connection, boot: float, hold_seconds: float, limit: int) -> list[Webhook]:
     """See WebhookOutbox.take_webhooks."""
     due = db.execute(
         "SELECT job_no, generation FROM webhooks INDEXED BY webhooks_due WHERE due_at <= ? ORDER BY due_at LIMIT ?",
-        (now, limit),
+        (boot, limit),
     ).fetchall()
-    return [_hold(db, job_no, generation, now + hold_seconds) for job_no, generation in due]
+    return [_hold(db, job_no, generation, boot + hold_seconds) for job_no, generation in due]
 
 
 def _hold(db: sqlite3.Connection, job_no: int, generation: int, due_at: float) -> Webhook:

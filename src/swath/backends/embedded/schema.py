@@ -187,7 +187,7 @@ CREATE TABLE IF NOT EXISTS webhooks (        -- one for each end of a job that h
     webhook_id TEXT NOT NULL,
     url        TEXT NOT NULL,
     state      TEXT NOT NULL,
-    due_at     REAL,                         -- Unix seconds; none: nothing is to be sent
+    due_at     REAL,                         -- on the boot clock; none: nothing is to be sent
     tries      INTEGER NOT NULL,
     revision   INTEGER NOT NULL,
     created_at REAL NOT NULL,
@@ -205,5 +205,10 @@ CREATE TABLE IF NOT EXISTS keys (            -- of the service, hashed
     created_at REAL NOT NULL,
     expires_at REAL,
     revoked_at REAL
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS key_lives (       -- of keys that expire
+    key_id    TEXT PRIMARY KEY,
+    life_ends REAL NOT NULL                  -- in seconds of the store's uptime; 0: it has expired
 ) WITHOUT ROWID;
 """

@@ -19,8 +19,9 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
+from swath.backends.clock import boot_id
 from swath.backends.embedded.identity import OpenFiles
-from swath.backends.embedded.opening import BUSY_SECONDS, boot_id, translated
+from swath.backends.embedded.opening import BUSY_SECONDS, translated
 from swath.backends.embedded.pulse import Pulse
 from swath.domain.errors import StoreDamaged, StoreReplaced, StoreUnavailable, SwathError, UserError
 from swath.ports.clock import Clock

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
+from swath.backends.clock import boot_id
 from swath.backends.embedded import (
     backlog,
     claims,
@@ -74,6 +75,7 @@ class EmbeddedStore(EmbeddedService):
         self._presence = presence
         self._clock = clock
         self._lease_seconds = lease_seconds
+        self._boot_id = boot_id()
 
     @classmethod
     def open(cls, folder: Path, clock: Clock, lease_seconds: float = 15.0) -> EmbeddedStore:
@@ -87,7 +89,7 @@ class EmbeddedStore(EmbeddedService):
         return cls(Database(folder / "swath.db"), Presence(folder / "workers"), clock, lease_seconds)
 
     def _times(self) -> Times:
-        return Times(self._clock.now(), self._clock.boot(), self._lease_seconds)
+        return Times(self._clock.now(), self._clock.boot(), self._lease_seconds, self._boot_id)
 
     def _enter(self, worker_id: str) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any
 
 from swath.backends.memory.records import Right, StoredJob
 from swath.backends.memory.shelves import Shelves
@@ -12,12 +12,11 @@ from swath.domain.ending import EndingProgress
 from swath.domain.errors import LeaseLost
 from swath.domain.job import JobStatus
 from swath.domain.lease import Directive, Lease
+from swath.domain.retention import delete_at
 from swath.domain.transitions import ItemState, JobState, check_job
 from swath.domain.webhook import Webhook
 
 __all__ = ["MemoryEndings"]
-
-_DAY_SECONDS: Final = 86_400
 
 
 class MemoryEndings:
@@ -36,7 +35,7 @@ class MemoryEndings:
                     return self._hand_out(worker_id, job, Right.END)
             return None
 
-    def _hand_out(self, worker_id: str, job: StoredJob, right: Right) -> Lease:
+    def _hand_out(self, worker_id: str, job: StoredJob, right: Right, due_since: float | None = None) -> Lease:
         lease = self._shelves.new_lease(worker_id, job, right)
         return Lease(
             fence=lease.fence,
@@ -45,6 +44,7 @@ class MemoryEndings:
             lease_seconds=self._shelves.lease_seconds,
             revision=lease.revision,
             stopping=job.stopping,
+            due_since=due_since,
         )
 
     async def renew_ending(self, lease: Lease, progress: EndingProgress) -> Directive:
@@ -96,17 +96,14 @@ class MemoryEndings:
 
     async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
         with self._shelves.open():
+            confirmed = min(self._shelves.look_at_clocks().confirmed_wall, self._shelves.clock.now())
             for name, job in self._shelves.jobs.items():
-                if job_id in (None, name) and self._may_be_deleted(job) and not self._shelves.leases_of(name):
+                due = None if job.deleting else delete_at(job.order, job.started_at, job.ended_at)
+                may_go = job.deleting or (due is not None and due <= confirmed)
+                if job_id in (None, name) and may_go and not self._shelves.leases_of(name):
                     job.deleting = True
-                    return self._hand_out(worker_id, job, Right.DELETE)
+                    return self._hand_out(worker_id, job, Right.DELETE, due)
             return None
-
-    def _may_be_deleted(self, job: StoredJob) -> bool:
-        days = job.order.policy.retention_days
-        if job.deleting or days is None or job.ended_at is None:
-            return job.deleting
-        return self._shelves.clock.now() - job.ended_at >= days * _DAY_SECONDS
 
     async def purge(self, lease: Lease, limit: int) -> int:
         with self._shelves.open(lease.job.job_id):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from swath.backends.memory.shelves import Shelves
@@ -19,7 +21,7 @@ class MemoryOutbox:
 
     async def take_webhooks(self, hold_seconds: float, limit: int = 16) -> list[Webhook]:
         with self._shelves.open():
-            now = self._shelves.clock.now()
+            now = self._shelves.clock.boot()
             known = [webhook for job in self._shelves.jobs.values() for webhook in job.webhooks.values()]
             due = [(webhook.due_at, webhook) for webhook in known if webhook.due_at is not None]
             taken = sorted(((at, webhook) for at, webhook in due if at <= now), key=lambda pair: pair[0])[:limit]
@@ -54,10 +56,28 @@ class MemoryKeys:
             if key.key_id in self._shelves.keys:
                 raise Conflict(f"there is a key {key.key_id!r} already")
             self._shelves.keys[key.key_id] = key
+            self._expire_keys()
 
     async def keys(self) -> list[ServiceKey]:
         with self._shelves.open():
-            return sorted(self._shelves.keys.values(), key=lambda key: (key.created_at, key.key_id))
+            uptime = self._shelves.look_at_clocks().uptime
+            found = [
+                msgspec.structs.replace(key, expired=self._shelves.key_lives.get(key.key_id, uptime + 1) <= uptime)
+                for key in self._shelves.keys.values()
+            ]
+            return sorted(found, key=lambda key: (key.created_at, key.key_id))
+
+    async def expire_keys(self, seen_expired: Collection[str] = ()) -> None:
+        with self._shelves.open():
+            self._shelves.key_lives.update(dict.fromkeys(seen_expired, 0.0))
+            self._expire_keys()
+
+    def _expire_keys(self) -> None:
+        watch, lives = self._shelves.look_at_clocks(), self._shelves.key_lives
+        for key in self._shelves.keys.values():
+            ends = key.life_ends(lives.get(key.key_id), watch.uptime, watch.wall)
+            if ends is not None:
+                lives[key.key_id] = ends
 
     async def revoke_key(self, key_id: str) -> ServiceKey:
         with self._shelves.open():

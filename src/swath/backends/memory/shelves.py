@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from swath.backends.bulletin import Bulletin
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredLease
 from swath.domain.attempt import Ended
+from swath.domain.clock_watch import ClockReading, ClockWatch, observe
 from swath.domain.ending import Ending, EndingProgress, EndingStep, ending_of
 from swath.domain.errors import StoreUnavailable, UnknownName
 from swath.domain.item import ItemRecord, PastEnd
@@ -36,6 +37,8 @@ class Shelves:
         self.granted = 0  # leases of items, over all jobs
         self.waiting: dict[str, WaitingFor] = {}  # what a worker waits for
         self.keys: dict[str, ServiceKey] = {}
+        self.key_lives: dict[str, float] = {}  # in seconds of the uptime, for those that expire
+        self.watch: ClockWatch | None = None
         self.bulletin = Bulletin()
         self._fences = itertools.count(1)
         self._numbers = itertools.count(1)
@@ -54,6 +57,11 @@ class Shelves:
             yield
             changed = self._changed
         self.bulletin.tell(changed)
+
+    def look_at_clocks(self) -> ClockWatch:
+        """Compares both clocks once more; a store in memory knows one start of the machine."""
+        self.watch = observe(self.watch, ClockReading("here", self.clock.boot(), self.clock.now()))
+        return self.watch
 
     def touch(self, job_id: str) -> None:
         """The commit under way changes this job too."""

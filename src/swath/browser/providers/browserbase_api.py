@@ -14,6 +14,7 @@ import msgspec
 
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
+from swath.domain.retry import asked_seconds
 from swath.domain.secret import Secret
 from swath.ports.clock import Clock
 from swath.web.classify import retry_after_seconds
@@ -179,8 +180,9 @@ def _refused(response: Response, now: float) -> Failed:
 
 def _asked_wait(response: Response, now: float) -> float | None:
     milliseconds = (response.header("retry-after-ms") or "").strip()
-    if milliseconds.replace(".", "", 1).isdecimal():
-        return float(milliseconds) / 1_000
+    asked = asked_seconds(milliseconds)
+    if asked is not None:
+        return asked / 1_000
     return retry_after_seconds(response.header("retry-after"), now)
 
 

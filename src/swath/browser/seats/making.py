@@ -13,6 +13,7 @@ from swath.browser.opened import Opened, Provider, ProviderSession, Wish
 from swath.browser.seats.seats import ManagerOptions
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
+from swath.domain.retry import MAX_RETRY_AFTER_SECONDS
 from swath.ports.clock import Clock
 
 __all__ = ["HoldOff", "Maker"]
@@ -40,7 +41,8 @@ class HoldOff:
         if failure.kind in _LASTING:  # a person has to do something about it
             wait_seconds = _LONGEST_WAIT_SECONDS
         self.failure = failure
-        wait_seconds = max(min(wait_seconds, _LONGEST_WAIT_SECONDS), failure.retry_after_seconds or 0.0)
+        asked_seconds = min(failure.retry_after_seconds or 0.0, MAX_RETRY_AFTER_SECONDS)
+        wait_seconds = max(min(wait_seconds, _LONGEST_WAIT_SECONDS), asked_seconds)
         self.until = now + wait_seconds
         return wait_seconds
 

@@ -54,7 +54,8 @@ class Doorkeeper:
         self._clock = clock
         self._per_minute = requests_per_minute
         self._keys: dict[str, ServiceKey] = {}
-        self._read_at = self._asked_at = -math.inf
+        self._read_at = self._asked_at = self._read_wall = -math.inf
+        self._seen_expired: set[str] = set()  # and they stay so, whatever the clock shows next
         self._reading = asyncio.Lock()
         self._paces: OrderedDict[str, _Pace] = OrderedDict()
 
@@ -68,9 +69,11 @@ class Doorkeeper:
         return caller
 
     def _known(self, shown: Sequence[str], peer: str | None) -> Caller:
-        text, now = shown[0] if len(shown) == 1 else "", self._clock.now()
+        text, now = shown[0] if len(shown) == 1 else "", self._latest()
         key = self._keys.get(id_of(text) or "")
-        if not matches(key, text, now) or key is None:
+        if key is not None and key.over(now):
+            self._seen_expired.add(key.key_id)
+        if not matches(key, text, now) or key is None or key.key_id in self._seen_expired:
             self._take(f"peer {peer}", WRONG_COST if shown else 1.0)
             wrong = "the service key in the header X-Service-Key is wrong, expired or revoked"
             told = wrong if shown else "give a service key in the header X-Service-Key"
@@ -78,6 +81,10 @@ class Doorkeeper:
                 told = f"{NONE_ALIVE}; make one with `swath keys create NAME`"
             raise ApiError(ErrorCode.AUTHENTICATION_ERROR, told, headers={"WWW-Authenticate": "X-Service-Key"})
         return Caller(key.key_id, key.scopes)
+
+    def _latest(self) -> float:
+        """The wall time, but not less than when the keys were read plus what has passed since."""
+        return max(self._clock.now(), self._read_wall + self._clock.boot() - self._read_at)
 
     async def _refresh(self) -> None:
         """One of those who wait reads; the others find it done. Raises StoreUnavailable when too long nobody could."""
@@ -89,10 +96,13 @@ class Doorkeeper:
             raise StoreUnavailable("the store does not answer, so no key can be checked", WaitingFor.STORE)
 
     async def _read(self) -> None:
+        with suppress(StoreUnavailable, TimeoutError):  # a store that can be read only lets callers in too
+            async with asyncio.timeout(READ_SECONDS):
+                await self._ring.expire_keys(self._seen_expired)
         with suppress(StoreUnavailable, TimeoutError):  # what was known before holds on for a while
             async with asyncio.timeout(READ_SECONDS):
                 self._keys = {key.key_id: key for key in await self._ring.keys()}
-            self._read_at = self._clock.boot()
+            self._read_at, self._read_wall = self._clock.boot(), self._clock.now()
         self._asked_at = self._clock.boot()
 
     def _take(self, who: str, cost: float) -> None:

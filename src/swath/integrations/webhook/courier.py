@@ -66,12 +66,12 @@ class Courier:
         self._clock = clock
         self._options = options
         self._under_way: set[asyncio.Task[None]] = set()
-        self._due_at: dict[str, float] = {}  # of those that were sent from here in vain
+        self._due_at: dict[str, float] = {}  # on the boot clock; of those that were sent from here in vain
         self._may_be_more = False
 
     async def run_once(self) -> int:
         """Takes what is due, as far as there is room, and begins to send it; answers with how many."""
-        room, now = MOST_AT_ONCE - len(self._under_way), self._clock.now()
+        room, now = MOST_AT_ONCE - len(self._under_way), self._clock.boot()
         self._may_be_more = False
         self._due_at = {name: due_at for name, due_at in self._due_at.items() if due_at > now}
         if room <= 0:
@@ -91,7 +91,7 @@ class Courier:
     def rest_seconds(self) -> float:
         """How long there is nothing to do, as far as is known here."""
         next_due_at = min(self._due_at.values(), default=float("inf"))
-        return max(0.0, min(0.0 if self._may_be_more else REST_SECONDS, next_due_at - self._clock.now()))
+        return max(0.0, min(0.0 if self._may_be_more else REST_SECONDS, next_due_at - self._clock.boot()))
 
     async def settle(self) -> None:
         """Returns when all that was begun is sent and noted."""
@@ -139,11 +139,12 @@ class Courier:
         """The webhook after this try. None when it is not ours any more: a person has had it sent again, or it was
         given to another. Then the try is put into the log alone: the receiver has had it."""
         known: Webhook | None = webhook
+        boot = self._clock.boot()
         for _ in range(NOTE_TRIES):
             if known is None:
                 return None
             ours = known.due_at == webhook.due_at  # every hold and every wish to send again has a due time of its own
-            after = noted(known, delivery, self._options.retry_seconds) if ours else logged(known, delivery)
+            after = noted(known, delivery, boot, self._options.retry_seconds) if ours else logged(known, delivery)
             if await self._outbox.note_webhook(after):
                 return after if ours else None
             found = await self._outbox.webhooks(webhook.job_id)

@@ -19,13 +19,13 @@ __all__ = ["entry_of", "resend"]
 _TRIES: Final = 5  # against a courier that notes something at the same time
 
 
-def entry_of(webhook: Webhook, configured_url: str | None) -> dict[str, Any]:
+def entry_of(webhook: Webhook, configured_url: str | None, clock: Clock) -> dict[str, Any]:
     """A webhook with its deliveries. Of the operator's own address only where it leads to: what comes after the host
     often is all that one needs to post there, and everybody who may look at jobs may see this."""
     url = shown(webhook.url)
     if webhook.url == configured_url:
         url = f"{origin_of(canonical(webhook.url))}/{MASK}"
-    return webhook.as_json() | {"url": url}
+    return webhook.as_json(clock.now() - clock.boot()) | {"url": url}
 
 
 async def resend(outbox: WebhookOutbox, clock: Clock, job_id: str, webhook_id: str | None = None) -> Webhook:
@@ -38,7 +38,7 @@ async def resend(outbox: WebhookOutbox, clock: Clock, job_id: str, webhook_id: s
         found = [one for one in known if webhook_id in (None, one.webhook_id)]
         if not found:
             raise _nothing(job_id, webhook_id, known)
-        wanted = resent(found[-1], clock.now())
+        wanted = resent(found[-1], clock.boot())
         if await outbox.note_webhook(wanted):
             return wanted
     raise Conflict(f"the webhook of job {job_id!r} is being sent at this very moment; look again in a minute")

@@ -7,6 +7,8 @@ rows in pieces, so whoever dies on the way leaves a job that the next one finds 
 
 from __future__ import annotations
 
+import datetime as dt
+import logging
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -24,6 +26,8 @@ from swath.ports.result_storage import ResultStorage
 __all__ = ["RemovalBook", "Remover", "mark_for_deletion"]
 
 _PURGE_ITEMS: Final = 5_000
+
+_log = logging.getLogger("swath.deletion")
 
 
 class RemovalBook(EndingBook, JobStore, JobControl, Protocol):
@@ -84,6 +88,7 @@ class Remover:
         return None if lease is None else await self._delete(lease)
 
     async def _delete(self, lease: Lease) -> str | None:
+        _log.info("job %s: deleting it, because %s", lease.job.job_id, _why(lease))
         try:
             await self._remove(lease)
         except LeaseLost:
@@ -94,6 +99,7 @@ class Remover:
             if isinstance(error, _NotYet):
                 return None
             raise
+        _log.info("job %s: deleted", lease.job.job_id)
         return lease.job.job_id
 
     async def _remove(self, lease: Lease) -> None:
@@ -124,3 +130,10 @@ class Remover:
             with suppress(UnknownName, Conflict):  # it is gone, or on its way out
                 if current_job_id(await self._book.status(scraped_id)) == lease.job.job_id:
                     await self._book.set_current(scraped_id, 1)
+
+
+def _why(lease: Lease) -> str:
+    if lease.due_since is None:
+        return "it is marked for deletion"
+    since = dt.datetime.fromtimestamp(lease.due_since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"its retention of {lease.job.policy.retention_days:g} days is over since {since}"

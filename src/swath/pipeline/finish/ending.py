@@ -163,7 +163,7 @@ class Finisher:
         reach("after_job_metadata")
         await self._storage.settle(lease.job.job_id, lease.fence, ())
         reach("before_end")
-        webhook = webhook_of(status, metadata, self._webhook_url, self._clock.now())
+        webhook = webhook_of(status, metadata, self._webhook_url, self._clock)
         ended = await self._book.end(lease, JobState(metadata.status), msgspec.json.decode(document), webhook)
         reach("after_end")
         return ended

@@ -13,6 +13,7 @@ import msgspec
 from swath.domain.job import JobStatus
 from swath.domain.manifest import JobMetadata
 from swath.domain.webhook import Webhook
+from swath.ports.clock import Clock
 
 __all__ = ["webhook_of"]
 
@@ -20,8 +21,9 @@ __all__ = ["webhook_of"]
 _LEFT_OUT: Final = ("parts", "execution_policy")
 
 
-def webhook_of(status: JobStatus, metadata: JobMetadata, configured_url: str | None, now: float) -> Webhook | None:
+def webhook_of(status: JobStatus, metadata: JobMetadata, configured_url: str | None, clock: Clock) -> Webhook | None:
     """What is to be told of this end, due at once. `metadata` is what was written of it."""
+    now = clock.now()
     job, url = status.job, status.job.callback_url or configured_url
     if url is None:
         return None
@@ -43,5 +45,5 @@ def webhook_of(status: JobStatus, metadata: JobMetadata, configured_url: str | N
         url=url,
         summary=summary,
         created_at=now,
-        due_at=now,
+        due_at=clock.boot(),
     )

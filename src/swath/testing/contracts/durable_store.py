@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from swath.domain.attempt import HandedBack
+from swath.domain.clock_watch import CONFIRM_SECONDS
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Report
 from swath.domain.selection import Selection
 from swath.domain.service_key import Scope, new_key
+from swath.testing.clock import FakeClock
 from swath.testing.contracts.news import hears, quiet
 from swath.testing.contracts.orders import (
     Kill,
@@ -159,6 +163,19 @@ class DurableStoreContract:
         start = await store.begin_load("job", "key")
         await store.load("job", batch(1, 3, "cd"))
         assert await (await reopen()).begin_load("job", "key") == start
+
+    @pytest.mark.req("J5", "Z10")
+    async def test_short_runs_reach_the_hour_before_a_deletion_together(
+        self, store: Store, clock: FakeClock, reopen: Reopen
+    ) -> None:
+        await ready(store, policy=policy(retention_days=1))
+        await run_all(store)
+        await end_job(store)
+        clock.advance(86_400)
+        for n in range(4):
+            assert await (await reopen()).claim_deletion(f"worker-{n}") is None
+            clock.advance(CONFIRM_SECONDS / 4)
+        assert await (await reopen()).claim_deletion("last") is not None
 
     async def test_who_listens_hears_what_another_process_has_changed(self, store: Store, reopen: Reopen) -> None:
         await ready(store)

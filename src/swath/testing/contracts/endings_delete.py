@@ -9,6 +9,7 @@ import asyncio
 
 import pytest
 
+from swath.domain.clock_watch import CONFIRM_SECONDS
 from swath.domain.errors import LeaseLost, UnknownName
 from swath.domain.lease import Directive, Lease
 from swath.domain.selection import Selection
@@ -147,14 +148,74 @@ class DeletionContract:
         await store.release("other", lease.fence)
         assert await store.claim_deletion("other") is not None
 
-    async def test_a_job_is_deleted_when_its_retention_is_over(self, store: Store, clock: FakeClock) -> None:
+    @pytest.mark.req("J5", "Z10")
+    async def test_a_job_is_deleted_when_its_retention_is_over_for_an_hour(
+        self, store: Store, clock: FakeClock
+    ) -> None:
         await over(store, retention_days=2)
-        clock.advance(2 * DAY_SECONDS - 1)
+        ended_at = (await store.status("job")).ended_at
+        assert ended_at is not None
+        clock.advance(2 * DAY_SECONDS)
+        assert await store.claim_deletion("worker") is None, "one look at the clocks is not enough"
+        clock.advance(CONFIRM_SECONDS - 1)
         assert await store.claim_deletion("worker") is None
         assert not (await store.status("job")).deleting
         clock.advance(1)
-        assert await store.claim_deletion("worker") is not None
+        lease = await store.claim_deletion("worker")
+        assert lease is not None
+        assert lease.due_since == ended_at + 2 * DAY_SECONDS
         assert (await store.status("job")).deleting
+        await store.release("worker", lease.fence)
+        again = await store.claim_deletion("other")
+        assert again is not None, "it is marked now"
+        assert again.due_since is None
+
+    @pytest.mark.req("J5", "Z10")
+    @pytest.mark.parametrize("days", [1, 400])
+    async def test_no_job_is_deleted_because_the_wall_clock_jumped(
+        self, store: Store, clock: FakeClock, days: float
+    ) -> None:
+        await over(store, retention_days=days)
+        assert await store.claim_deletion("worker") is None
+        for _ in range(3):  # each time as far, as a clock does that is set by two servers in turn
+            clock.jump_wall(days * DAY_SECONDS + 7)
+            for _ in range(3):
+                assert await store.claim_deletion("worker") is None
+                assert await store.claim_deletion("worker", "job") is None
+                clock.advance(7)
+            clock.jump_wall(-days * DAY_SECONDS - 7)
+            clock.advance(CONFIRM_SECONDS / 3)
+            assert await store.claim_deletion("worker") is None
+            clock.advance(CONFIRM_SECONDS)
+
+    @pytest.mark.req("J5", "Z10")
+    async def test_a_job_that_ended_while_the_wall_clock_was_behind_is_kept(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        await ready(store, created_at=clock.now(), policy=policy(retention_days=10))
+        clock.jump_wall(-400 * DAY_SECONDS)
+        await run_all(store)
+        await end_job(store)
+        clock.jump_wall(400 * DAY_SECONDS)
+        for _ in range(5):
+            assert await store.claim_deletion("worker") is None
+            clock.advance(CONFIRM_SECONDS)
+        clock.advance(10 * DAY_SECONDS)
+        assert await store.claim_deletion("worker") is not None
+
+    @pytest.mark.req("J5", "Z10")
+    async def test_a_wall_clock_that_stays_where_it_jumped_is_believed_after_an_hour(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        await over(store, retention_days=1)
+        assert await store.claim_deletion("worker") is None
+        clock.jump_wall(2 * DAY_SECONDS)
+        for _ in range(12):
+            assert await store.claim_deletion("worker") is None
+            clock.advance(CONFIRM_SECONDS / 12)
+            clock.jump_wall(-2.0)  # a time server's small corrections are no jumps
+        clock.advance(60)
+        assert await store.claim_deletion("worker") is not None
 
     async def test_retention_begins_anew_with_each_end(self, store: Store, clock: FakeClock) -> None:
         await over(store, retention_days=2)
@@ -165,7 +226,7 @@ class DeletionContract:
         await end_job(store)
         clock.advance(DAY_SECONDS)
         assert await store.claim_deletion("worker") is None
-        clock.advance(DAY_SECONDS)
+        clock.advance(DAY_SECONDS + CONFIRM_SECONDS)
         assert await store.claim_deletion("worker") is not None
 
     async def test_retention_is_that_of_the_present_policy(self, store: Store, clock: FakeClock) -> None:
@@ -173,8 +234,9 @@ class DeletionContract:
         await store.change_policy("job", policy(retention_days=3))
         clock.advance(2 * DAY_SECONDS)
         assert await store.claim_deletion("worker") is None
+        clock.advance(CONFIRM_SECONDS)
         await store.change_policy("job", policy(retention_days=0.5))
-        assert await store.claim_deletion("worker") is not None
+        assert await store.claim_deletion("worker") is not None, "it has been due for long"
         await over(store, "stays")
         clock.advance(1_000 * DAY_SECONDS)
         assert await store.claim_deletion("worker", "stays") is None

@@ -35,6 +35,39 @@ class KeyRingContract:
         assert kept == key
         assert matches(kept, text.reveal(), clock.now())
 
+    @pytest.mark.req("I5", "Z10")
+    async def test_a_key_expires_by_the_boot_clock_when_the_wall_clock_is_set_back(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        key, text = new_key("robot", (Scope.READ,), clock.now(), expires_at=clock.now() + 100)
+        await store.add_key(key)
+        clock.jump_wall(-86_400)
+        clock.advance(99)
+        await store.expire_keys()
+        (kept,) = await store.keys()
+        assert matches(kept, text.reveal(), clock.now())
+        clock.advance(1)
+        await store.expire_keys()
+        (kept,) = await store.keys()
+        assert kept.expired
+        assert not matches(kept, text.reveal(), clock.now())
+
+    @pytest.mark.req("I5", "Z10")
+    async def test_a_key_that_was_seen_expired_stays_so_and_a_new_one_lives(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        key, text = new_key("robot", (Scope.READ,), clock.now(), expires_at=clock.now() + 100)
+        await store.add_key(key)
+        clock.jump_wall(400 * 86_400)
+        await store.expire_keys()
+        clock.jump_wall(-400 * 86_400)
+        (kept,) = await store.keys()
+        assert not matches(kept, text.reveal(), clock.now())
+        new, shown = new_key("another", (Scope.READ,), clock.now() + 1, expires_at=clock.now() + 100)
+        await store.add_key(new)
+        await store.expire_keys()
+        assert matches((await store.keys())[1], shown.reveal(), clock.now())
+
     async def test_keys_come_the_oldest_first(self, store: Store) -> None:
         for key_id, created_at in (("b", 2.0), ("c", 1.0), ("a", 3.0), ("d", 2.0)):
             await store.add_key(_key(key_id, created_at))

@@ -13,6 +13,7 @@ from swath.domain.errors import UnknownName
 from swath.domain.failure import FailureKind
 from swath.domain.job import Counts, Stopping
 from swath.domain.lease import POISON_CRASHES, Directive, Lease, Report
+from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState, JobState
 from swath.testing.contracts.orders import (
     Kill,
@@ -242,6 +243,30 @@ class CircuitContract:
         status = await store.status("job")
         assert (status.state, status.stopping, status.circuit_opened) == (JobState.PAUSED, None, "its site is gone")
         assert (await store.resume("job")).circuit_opened is None
+
+    @pytest.mark.req("D3", "Z10")
+    @pytest.mark.parametrize("retried", [False, True])
+    async def test_a_job_that_is_still_pending_when_its_circuit_opens_ends(self, store: Store, retried: bool) -> None:
+        """A worker that took items of it before a retry still waits for their site, say."""
+        await ready(store, items=3)
+        if retried:
+            (lease,) = await claim_all(store)
+            await finished(store, lease, [success(1), failed(2), failed(3)])
+            await store.release(lease.worker_id, lease.fence)
+            await end_job(store)
+            await store.retry("job", Selection(failed=True))
+        assert (await store.status("job")).state is JobState.PENDING
+        await store.open_circuit("job", "its site is gone")
+        ended = await end_job(store)
+        assert (ended.state, ended.circuit_opened) == (JobState.FAILED, "its site is gone")
+        assert (ended.counts.success, ended.counts.cancelled) == ((1, 2) if retried else (0, 3))
+
+    @pytest.mark.req("D3", "Z10")
+    async def test_a_pending_job_is_paused_by_its_circuit_and_resumed(self, store: Store) -> None:
+        await ready(store, items=3, policy=policy(3, {"on_open": "pause"}))
+        await store.open_circuit("job", "its site is gone")
+        assert (await store.status("job")).state is JobState.PAUSED
+        assert (await store.resume("job")).state is JobState.PENDING
 
     @pytest.mark.req("D3")
     async def test_a_circuit_is_opened_from_outside_once_and_only_while_the_job_may_run(self, store: Store) -> None:

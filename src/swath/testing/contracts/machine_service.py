@@ -53,14 +53,15 @@ class ServiceRules(TroubleRules):
         """Whoever takes them may die before it can note how that went."""
         now = self.clock.now()
         taken = self.run(self.store.take_webhooks(HOLD_SECONDS, limit))
-        self.model.outbox.take(taken, now, HOLD_SECONDS, limit)
+        self.model.outbox.take(taken, self.clock.boot(), HOLD_SECONDS, limit)
         for word in taken if status is not None else ():
             self.note(word.job_id, word.generation, Delivery(at=now, seconds=0.0, status=status))
 
     def note(self, job_id: str, generation: int, delivery: Delivery | None) -> None:
         """How a try went, or without one that a person wants it sent again."""
         known = self.model.outbox.words[job_id, generation]
-        note = resent(known, self.clock.now()) if delivery is None else noted(known, delivery)
+        boot = self.clock.boot()
+        note = resent(known, boot) if delivery is None else noted(known, delivery, boot)
         assert self.run(self.store.note_webhook(note))
         shown = {word.generation: word for word in self.run(self.store.webhooks(job_id))}
         self.model.outbox.note(known, shown[generation], note)

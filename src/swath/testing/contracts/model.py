@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from swath.domain.attempt import Ended, HandedBack
+from swath.domain.clock_watch import ClockReading, ClockWatch, observe
 from swath.domain.ending import put_off_seconds
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.lease import POISON_CRASHES, Lease, lease_size
@@ -39,6 +40,7 @@ class Model:
     lost: list[ModelLease] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
     outbox: ModelOutbox = field(default_factory=ModelOutbox)
+    watch: ClockWatch | None = None
     last_fence: int = 0
     granted: int = 0
 
@@ -81,6 +83,7 @@ class Model:
         if held.runs:
             self._check_choice(job, lease)
             self.granted += 1
+            job.started_at = job.started_at if job.started else self.clock.now()
             job.served, job.started = self.granted, True
             for seq in held.seqs:
                 job.items[seq].holder, job.items[seq].due = lease.fence, 0.0
@@ -227,6 +230,7 @@ class Model:
             if item.fits(selection):
                 item.begin_again(job.generation)
         job.final, job.started, job.paused, job.stopping, job.served = None, False, False, None, self.granted
+        job.started_at = 0.0
         job.close_circuit()
 
     # -- the end
@@ -262,14 +266,17 @@ class Model:
         self.lost.append(self.leases.pop(lease.fence))
 
     def deletable(self) -> list[ModelJob]:
-        """Jobs whose deletion may be handed out: marked, or kept for as long as was asked."""
+        """Jobs whose deletion is handed out by a claim now, which is a look at the clocks: marked, or due for an hour
+        that both clocks agree on."""
+        self.watch = observe(self.watch, ClockReading("boot", self.clock.boot(), self.clock.now()))
+        due = min(self.clock.now(), self.watch.confirmed_wall)
         return [
-            job for job in self.jobs.values() if (job.deleting or self._outdated(job)) and not self.leases_of(job)
+            job for job in self.jobs.values() if (job.deleting or self._outdated(job, due)) and not self.leases_of(job)
         ]  # fmt: skip
 
-    def _outdated(self, job: ModelJob) -> bool:
+    def _outdated(self, job: ModelJob, due: float) -> bool:
         days = job.order.policy.retention_days
-        return job.final is not None and days is not None and self.clock.now() - job.ended_at >= days * DAY_SECONDS
+        return job.final is not None and days is not None and job.kept_from + days * DAY_SECONDS <= due
 
     def vanish(self, job: ModelJob) -> None:
         """The job is gone, and so are all rights to it."""

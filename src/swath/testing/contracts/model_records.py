@@ -151,6 +151,7 @@ class ModelJob:
     shares: dict[str, ModelShare] = field(default_factory=dict)  # by worker
     sealed: bool = False
     started: bool = False  # in this generation
+    started_at: float = 0.0
     paused: bool = False
     stopping: Stopping | None = None
     final: JobState | None = None
@@ -175,6 +176,11 @@ class ModelJob:
         if self.started:
             return JobState.RUNNING
         return JobState.PENDING if self.sealed else JobState.LOADING
+
+    @property
+    def kept_from(self) -> float:
+        """When its retention begins: at its end, which is not before it began, whatever the wall clock showed."""
+        return max(self.ended_at, self.started_at, self.order.created_at)
 
     @property
     def may_start(self) -> bool:

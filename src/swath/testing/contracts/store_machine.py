@@ -146,7 +146,7 @@ class StoreMachine(ServiceRules):  # deeper than our habit, because Hypothesis c
         """What is to be told of its end."""
         if due_in is None:
             return None
-        return webhook(job.order.job_id, generation=job.generation, due_at=self.clock.now() + due_in)
+        return webhook(job.order.job_id, generation=job.generation, due_at=self.clock.boot() + due_in)
 
     @precondition(lambda self: self.model.endable())
     @rule(pick=picks, limit=st.integers(3, 9), due_in=st.sampled_from([None, 0.0, 20.0]))

@@ -114,7 +114,7 @@ class WebhookOutboxContract:
             await store.webhooks("job")
 
     async def test_what_is_due_is_handed_out_the_longest_due_first(self, store: Store, clock: FakeClock) -> None:
-        now = clock.now()
+        now = clock.boot()
         for name, due_at in (("b", now - 1), ("late", now + 5), ("a", now - 9), ("c", now)):
             await ended(store, name, due_at)
         assert [word.job_id for word in await store.take_webhooks(HOLD_SECONDS, limit=2)] == ["a", "b"]
@@ -142,7 +142,7 @@ class WebhookOutboxContract:
     async def test_what_was_delivered_is_not_sent_again(self, store: Store, clock: FakeClock) -> None:
         await ended(store)
         (taken,) = await store.take_webhooks(HOLD_SECONDS)
-        delivered = noted(taken, answered(clock, 204))
+        delivered = noted(taken, answered(clock, 204), clock.boot())
         assert await store.note_webhook(delivered)
         clock.advance(10 * HOLD_SECONDS)
         assert await store.take_webhooks(HOLD_SECONDS) == []
@@ -154,23 +154,41 @@ class WebhookOutboxContract:
         await ended(store)
         for wait in (2.0, 4.0, 8.0):
             (taken,) = await store.take_webhooks(HOLD_SECONDS)
-            assert await store.note_webhook(noted(taken, answered(clock, 500)))
+            assert await store.note_webhook(noted(taken, answered(clock, 500), clock.boot()))
             clock.advance(wait - 0.5)
             assert await store.take_webhooks(HOLD_SECONDS) == []
             clock.advance(0.5)
         (taken,) = await store.take_webhooks(HOLD_SECONDS)
-        assert await store.note_webhook(noted(taken, answered(clock, 500)))
+        assert await store.note_webhook(noted(taken, answered(clock, 500), clock.boot()))
         clock.advance(1e6)
         assert await store.take_webhooks(HOLD_SECONDS) == []
         (kept,) = await store.webhooks("job")
         assert (kept.state, kept.tries, len(kept.deliveries)) == (WebhookState.GIVEN_UP, 4, 4)
 
+    @pytest.mark.req("N1", "Z10")
+    @pytest.mark.parametrize("days", [-400, 400])
+    async def test_a_jump_of_the_wall_clock_neither_delays_nor_repeats_one(
+        self, store: Store, clock: FakeClock, days: float
+    ) -> None:
+        await ended(store)
+        (taken,) = await store.take_webhooks(HOLD_SECONDS)
+        clock.jump_wall(days * 86_400)
+        assert await store.take_webhooks(HOLD_SECONDS) == [], "somebody is sending it"
+        assert await store.note_webhook(noted(taken, answered(clock, 500), clock.boot()))
+        clock.jump_wall(-2 * days * 86_400)
+        assert await store.take_webhooks(HOLD_SECONDS) == []
+        clock.advance(2)
+        (again,) = await store.take_webhooks(HOLD_SECONDS)
+        clock.jump_wall(days * 86_400)
+        clock.advance(HOLD_SECONDS)
+        assert [one.webhook_id for one in await store.take_webhooks(HOLD_SECONDS)] == [again.webhook_id]
+
     async def test_a_person_has_one_sent_again(self, store: Store, clock: FakeClock) -> None:
         word = await ended(store)
         (taken,) = await store.take_webhooks(HOLD_SECONDS)
-        assert await store.note_webhook(noted(taken, answered(clock, 200)))
+        assert await store.note_webhook(noted(taken, answered(clock, 200), clock.boot()))
         (kept,) = await store.webhooks("job")
-        assert await store.note_webhook(resent(kept, clock.now()))
+        assert await store.note_webhook(resent(kept, clock.boot()))
         (again,) = await store.take_webhooks(HOLD_SECONDS)
         assert (again.webhook_id, again.tries, len(again.deliveries)) == (word.webhook_id, 0, 1)
 
@@ -179,9 +197,9 @@ class WebhookOutboxContract:
     ) -> None:
         await ended(store)
         (first,) = await store.take_webhooks(HOLD_SECONDS)
-        assert await store.note_webhook(noted(first, answered(clock, 200)))
+        assert await store.note_webhook(noted(first, answered(clock, 200), clock.boot()))
         before = await store.webhooks("job")
-        assert not await store.note_webhook(noted(first, answered(clock, 500)))
+        assert not await store.note_webhook(noted(first, answered(clock, 500), clock.boot()))
         assert not await store.note_webhook(msgspec.structs.replace(first, revision=first.revision + 7))
         assert await store.webhooks("job") == before
 
@@ -192,14 +210,14 @@ class WebhookOutboxContract:
         (slow,) = await store.take_webhooks(HOLD_SECONDS)
         clock.advance(HOLD_SECONDS)
         (fast,) = await store.take_webhooks(HOLD_SECONDS)
-        assert not await store.note_webhook(noted(slow, answered(clock, 500)))
-        assert await store.note_webhook(noted(fast, answered(clock, 200)))
+        assert not await store.note_webhook(noted(slow, answered(clock, 500), clock.boot()))
+        assert await store.note_webhook(noted(fast, answered(clock, 200), clock.boot()))
         assert [word.state for word in await store.webhooks("job")] == [WebhookState.DELIVERED]
 
     async def test_of_several_notes_at_once_one_counts(self, store: Store, clock: FakeClock) -> None:
         await ended(store)
         (taken,) = await store.take_webhooks(HOLD_SECONDS)
-        notes = [noted(taken, answered(clock, 500 + number)) for number in range(5)]
+        notes = [noted(taken, answered(clock, 500 + number), clock.boot()) for number in range(5)]
         answers = await asyncio.gather(*(store.note_webhook(note) for note in notes))
         assert answers.count(True) == 1
         (kept,) = await store.webhooks("job")
@@ -223,11 +241,11 @@ class WebhookOutboxContract:
         await deleted(store)
         clock.advance(HOLD_SECONDS)
         assert await store.take_webhooks(HOLD_SECONDS) == []
-        assert not await store.note_webhook(noted(taken, answered(clock, 200)))
+        assert not await store.note_webhook(noted(taken, answered(clock, 200), clock.boot()))
         with pytest.raises(UnknownName):
             await store.webhooks("job")
         await store.submit(order())
         await store.load("job", batch(0, 1, "a"))
         assert await store.webhooks("job") == []
-        assert not await store.note_webhook(noted(taken, answered(clock, 200)))
+        assert not await store.note_webhook(noted(taken, answered(clock, 200), clock.boot()))
         assert len(await store.webhooks("stays")) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from swath.backends.aws.calls.rows import Put
-from swath.backends.aws.jobs.deletion import kept_due, list_as_kept
+from swath.backends.aws.jobs.deletion import list_as_kept
 from swath.backends.aws.jobs.head import Head, Right
 from swath.backends.aws.jobs.heads import Change, Decide, unchanged
 from swath.backends.aws.jobs.jobs import status_after
@@ -23,6 +23,7 @@ from swath.domain.job import JobStatus, Stopping
 from swath.domain.lease import Lease
 from swath.domain.pace import begun
 from swath.domain.policy import ExecutionPolicy
+from swath.domain.retention import delete_at
 from swath.domain.transitions import JobState, check_job
 from swath.domain.versions import check_version, refuse_unless_ended
 
@@ -123,7 +124,7 @@ async def change_policy(
         head.revision += 1
         present = msgspec.structs.replace(order, policy=policy)
         rows = [put_order(head.number, head.revision, first, present)]
-        return Change(head, [*rows, *list_as_kept(head, kept_due(head, policy))])
+        return Change(head, [*rows, *list_as_kept(head, delete_at(present, head.started_at, head.ended_at))])
 
     return await _told(ledger, job_id, decide)
 

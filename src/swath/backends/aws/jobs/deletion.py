@@ -5,9 +5,11 @@ Before: control.py marks a job, or its retention is over. Its files are gone whe
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from swath.backends.aws.calls.rows import ABSENT, Delete, Key, Put, Row
+from swath.backends.aws.jobs import clock_watch
 from swath.backends.aws.jobs.head import Head, Right, encode_head
 from swath.backends.aws.jobs.heads import RESERVED, Change, unchanged
 from swath.backends.aws.jobs.ledger import Ledger, Times, lease_under
@@ -30,23 +32,14 @@ from swath.backends.aws.table.layout import (
     order_key,
 )
 from swath.domain.errors import LeaseLost, UnknownName
-from swath.domain.job import Job
 from swath.domain.lease import Lease
-from swath.domain.policy import ExecutionPolicy
+from swath.domain.retention import delete_at
 
-__all__ = ["claim_deletion", "kept_due", "list_as_kept", "purge", "remove_rows", "reserve", "vanishing"]
+__all__ = ["claim_deletion", "list_as_kept", "purge", "remove_rows", "reserve", "vanishing"]
 
-_DAY_SECONDS: Final = 86_400
 _AT_ONCE: Final = 500  # rows
 _MAKING_SECONDS: Final = 3_600  # for a job to be made; who is slower makes it anew
 _OVERDUE: Final = 100  # jobs that are looked at; the others come when these are gone
-
-
-def kept_due(head: Head, policy: ExecutionPolicy) -> float | None:
-    """When the retention of an ended job is over; None while it has not ended, or when it stays."""
-    if head.ended_at is None or policy.retention_days is None:
-        return None
-    return head.ended_at + policy.retention_days * _DAY_SECONDS
 
 
 def list_as_kept(head: Head, due: float | None) -> list[Put | Delete]:
@@ -63,18 +56,16 @@ def list_as_kept(head: Head, due: float | None) -> list[Put | Delete]:
 async def claim_deletion(ledger: Ledger, worker_id: str, job_id: str | None) -> Lease | None:
     """See Endings.claim_deletion. Also removes what somebody left behind who died while he removed a job."""
     if job_id is not None:
-        try:
-            return await _claim(ledger, worker_id, job_id)
-        except UnknownName:
-            return None
+        return await _claim_one(ledger, worker_id, job_id)
+    due = await _due(ledger)
     async for row in ledger.table.query(GONE):
-        if await _is_gone(ledger, row):
+        if await _is_gone(ledger, row, due):
             await remove_rows(ledger, int(row.key.s), int(row.body.partition(b"@")[0]))
     marked = [head.job_id for head in await ledger.active() if head.deleting and not head.leases]
-    overdue = ledger.table.query(KEPT, last=f"{int(ledger.times().now):012d}#~", limit=_OVERDUE)
+    overdue = ledger.table.query(KEPT, last=f"{int(max(0.0, due)):012d}#~", limit=_OVERDUE)
     for name in [*marked, *[row.body.decode() async for row in overdue]]:
         try:
-            lease = await _claim(ledger, worker_id, name)
+            lease = await _claim(ledger, worker_id, name, due)
         except UnknownName:
             continue
         if lease is not None:
@@ -82,10 +73,27 @@ async def claim_deletion(ledger: Ledger, worker_id: str, job_id: str | None) -> 
     return None
 
 
-async def _claim(ledger: Ledger, worker_id: str, job_id: str) -> Lease | None:
+async def _due(ledger: Ledger) -> float:
+    """Jobs whose retention was over then, in Unix seconds, are deleted."""
+    return min(ledger.times().now, (await clock_watch.look(ledger)).confirmed_wall)
+
+
+async def _claim_one(ledger: Ledger, worker_id: str, job_id: str) -> Lease | None:
+    """Mostly it is marked; then no clock is asked."""
+    try:
+        lease = await _claim(ledger, worker_id, job_id, -math.inf)
+        return lease or await _claim(ledger, worker_id, job_id, await _due(ledger))
+    except UnknownName:
+        return None
+
+
+async def _claim(ledger: Ledger, worker_id: str, job_id: str, due: float) -> Lease | None:
+    """The right to delete this job, if it is marked, or was to be deleted at this wall time or before."""
+
     async def decide(head: Head) -> Change[Lease | None]:
         order = await ledger.orders.of(head)
-        if head.leases or not (head.deleting or _is_over(ledger, head, order)):
+        since = None if head.deleting else delete_at(order, head.started_at, head.ended_at)
+        if head.leases or not (head.deleting or (since is not None and since <= due)):
             return unchanged(None)
         rows = list_as_kept(head, None)
         if not head.deleting:
@@ -93,16 +101,9 @@ async def _claim(ledger: Ledger, worker_id: str, job_id: str) -> Lease | None:
         head.deleting = True
         granted = await ledger.grant(items=False)
         lease = ledger.new_lease(head, worker_id, Right.DELETE, granted.fence)
-        return Change(ledger.right_as_lease(head, order, lease), rows)
+        return Change(ledger.right_as_lease(head, order, lease, since), rows)
 
     return await ledger.heads.change(job_id, decide)
-
-
-def _is_over(ledger: Ledger, head: Head, order: Job) -> bool:
-    days = order.policy.retention_days
-    if days is None or head.ended_at is None:
-        return False
-    return ledger.times().now - head.ended_at >= days * _DAY_SECONDS
 
 
 async def purge(ledger: Ledger, lease: Lease, limit: int) -> int:
@@ -168,12 +169,12 @@ def reserve(head: Head, times: Times) -> list[Put]:
     ]
 
 
-async def _is_gone(ledger: Ledger, row: Row) -> bool:
+async def _is_gone(ledger: Ledger, row: Row, due: float) -> bool:
     """Whether rows of that number may be removed: not while somebody makes the job, who can no longer after this."""
-    last_seq, _, due = row.body.partition(b"@")
-    if not due:
+    last_seq, _, given_until = row.body.partition(b"@")
+    if not given_until:
         return True
-    if ledger.times().shared < int(due):
+    if due < int(given_until) - _MAKING_SECONDS:  # it was begun less than an hour ago that both clocks agree on
         return False
     number = int(row.key.s)
     hollow = encode_head(Head(number, "", gone=True))

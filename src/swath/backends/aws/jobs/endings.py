@@ -15,7 +15,7 @@ from swath.backends.aws.calls.rows import Delete, Put
 from swath.backends.aws.jobs import outcomes
 from swath.backends.aws.jobs.back import Back, Taken, read_bucket
 from swath.backends.aws.jobs.chunks import MAX_CHUNKS
-from swath.backends.aws.jobs.deletion import kept_due, list_as_kept
+from swath.backends.aws.jobs.deletion import list_as_kept
 from swath.backends.aws.jobs.head import Head, Right
 from swath.backends.aws.jobs.heads import Change, unchanged
 from swath.backends.aws.jobs.jobs import manifest_parts, status_after
@@ -28,6 +28,7 @@ from swath.domain.errors import LeaseLost, UnknownName
 from swath.domain.job import JobStatus
 from swath.domain.lease import Directive, Lease
 from swath.domain.portion import LEASE_BYTES, Portion
+from swath.domain.retention import delete_at
 from swath.domain.transitions import ItemState, JobState, check_job
 from swath.domain.webhook import Webhook
 
@@ -165,8 +166,8 @@ async def end(
         head.drop(held)
         head.ending_deaths, head.ending_due = 0, 0.0
         unlisted = [] if head.is_active else [Delete(listed_key(ACTIVE, head.number))]
-        due = None if head.deleting else kept_due(head, order.policy)
-        sent = [] if webhook is None else new_webhook(head.number, webhook)
+        due = None if head.deleting else delete_at(order, head.started_at, head.ended_at)
+        sent = [] if webhook is None else new_webhook(ledger, head.number, webhook)
         return Change((head, former), [*unlisted, *list_as_kept(head, due), *sent])
 
     try:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from swath.backends.aws.calls.rows import Key
 from swath.backends.aws.calls.time import SharedTime
 from swath.backends.aws.jobs.chunks import Chunks
 from swath.backends.aws.jobs.head import Head, HeldLease, Right
@@ -21,7 +22,9 @@ from swath.backends.aws.table.format_row import FORMAT_KEY
 from swath.backends.aws.table.layout import ACTIVE, COUNTERS
 from swath.backends.aws.table.table import Table
 from swath.backends.bulletin import Bulletin
+from swath.backends.clock import boot_id
 from swath.backends.host.presence import Presence
+from swath.domain.clock_watch import ClockReading
 from swath.domain.errors import LeaseLost
 from swath.domain.job import Job, WaitingFor
 from swath.domain.lease import Directive, Lease
@@ -63,16 +66,22 @@ class Ledger:
         self.ids = IdIndexes(table, self.chunks, folder)
         self.jobs_of_fences: dict[int, str] = {}
         self.doubts: dict[int, dict[int, bool]] = {}  # by fence: what commits without an answer were about
+        self.webhooks_due: dict[Key, float] = {}  # by their rows: when they are due, on the boot clock (outbox.py)
         self.waits: dict[str, WaitingFor | None] = {}  # by worker of this process: what it waits for
         self.look_seconds = 0.0
-        self._time = time
+        self.time = time
         self._clock = clock
         self._lease_seconds = lease_seconds
+        self._boot_id = boot_id()
         self._looked: tuple[float, list[Head]] | None = None
 
     def times(self) -> Times:
         """The present instant."""
-        return Times(self._clock.now(), self._time.now(), self._lease_seconds)
+        return Times(self._clock.now(), self.time.now(), self._lease_seconds)
+
+    def clock_reading(self) -> ClockReading:
+        """Both clocks of this host, for those who compare them."""
+        return ClockReading(self._boot_id, self._clock.boot(), self._clock.now())
 
     async def active(self) -> list[Head]:
         """All jobs that have not ended or are being deleted, as they are now, the oldest first."""
@@ -136,7 +145,7 @@ class Ledger:
         away = (lease for lease in head.leases if lease.host != here and lease.expires_at > now)
         return self.presence.waiting_for() or next((lease.waiting for lease in away if lease.waiting), None)
 
-    def right_as_lease(self, head: Head, order: Job, lease: HeldLease) -> Lease:
+    def right_as_lease(self, head: Head, order: Job, lease: HeldLease, due_since: float | None = None) -> Lease:
         """A right to end or to delete, as its worker gets it."""
         return Lease(
             fence=lease.fence,
@@ -145,6 +154,7 @@ class Ledger:
             lease_seconds=self._lease_seconds,
             revision=lease.revision,
             stopping=head.stopping,
+            due_since=due_since,
         )
 
     async def jobs_with(self, fences: Collection[int]) -> dict[int, str]:

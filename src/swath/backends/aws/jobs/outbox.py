@@ -2,6 +2,10 @@
 
 Before: endings.py writes them with the end of the job. After: deletion.py takes them away with the job. Both rows
 change in one commit, under the revision of the webhook.
+
+Hosts have no clock in common that never jumps. So the row of the list says how long the webhook waits, and each process
+counts that from when it first saw the row, by its own boot clock. In the rows `due_at` is shared time (time.py), which
+orders them and tells one wait from the next.
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ from swath.backends.aws.table.layout import (
     WEBHOOKS,
     due_partitions,
     head_key,
-    webhook_due,
     webhook_due_key,
     webhook_key,
 )
@@ -28,6 +31,8 @@ from swath.domain.webhook import Webhook
 __all__ = ["due_rows", "new_webhook", "note", "take", "webhooks"]
 
 _TRIES: Final = 10
+_MOST_LISTED: Final = 1_000
+_LONGEST_UNTOLD_SECONDS: Final = 60.0
 
 _decoder: Final = msgspec.json.Decoder(Webhook)
 
@@ -40,10 +45,11 @@ class _Pointer(NamedTuple):
     key: Key
 
 
-def new_webhook(number: int, webhook: Webhook) -> list[Put]:
+def new_webhook(ledger: Ledger, number: int, webhook: Webhook) -> list[Put]:
     """The rows of one that is written with the end of its job."""
-    at = _due_key(number, webhook)
-    return [_put(number, webhook), *([] if at is None else [Put(at, b"")])]
+    stored = _stored(ledger, webhook)
+    at = _due_key(number, stored)
+    return [_put(number, stored), *([] if at is None else [_listed_until(ledger, at, webhook)])]
 
 
 async def take(ledger: Ledger, hold_seconds: float, limit: int) -> list[Webhook]:
@@ -60,19 +66,38 @@ async def take(ledger: Ledger, hold_seconds: float, limit: int) -> list[Webhook]
 
 
 async def _due(ledger: Ledger, limit: int) -> list[_Pointer]:
-    """The first of all that are due now."""
-    last = webhook_due(ledger.times().now) + "~"
-    queries = (_listed(ledger.table, partition, last, limit) for partition in due_partitions())
-    listed = [pointer for part in await asyncio.gather(*queries) for pointer in part]
-    return sorted(listed, key=lambda pointer: pointer.at.s)[:limit]
+    """The first of all that are due now, by what this process has seen of them."""
+    boot = ledger.clock_reading().boot
+    queries = (_listed(ledger.table, partition) for partition in due_partitions())
+    rows = [row for part in await asyncio.gather(*queries) for row in part]
+    ledger.webhooks_due = {row.key: ledger.webhooks_due.get(row.key, boot + _wait_of(ledger, row)) for row in rows}
+    due = sorted((at, key.s, key) for key, at in ledger.webhooks_due.items() if at <= boot)
+    return [_pointer(key) for _, _, key in due[:limit]]
 
 
-async def _listed(table: Table, partition: str, last: str, limit: int) -> list[_Pointer]:
-    found = []
-    async for row in table.query(partition, last=last, limit=limit):
-        _, number, generation, webhook_id = row.key.s.split("#", 3)
-        found.append(_Pointer(row.key, int(number), webhook_key(int(number), int(generation), webhook_id)))
-    return found
+async def _listed(table: Table, partition: str) -> list[Row]:
+    """All that wait. They are few: after some seconds a webhook was sent or is given up."""
+    return [row async for row in table.query(partition, limit=_MOST_LISTED)]
+
+
+def _pointer(at: Key) -> _Pointer:
+    _, number, generation, webhook_id = at.s.split("#", 3)
+    return _Pointer(at, int(number), webhook_key(int(number), int(generation), webhook_id))
+
+
+def _wait_of(ledger: Ledger, row: Row) -> float:
+    """How long it waits from now on, if nothing is known of it here. A former version did not write it down."""
+    if row.body:
+        return float(row.body)
+    due_at = int(row.key.s.partition("#")[0]) / 1_000_000
+    return min(max(0.0, due_at - ledger.times().shared), _LONGEST_UNTOLD_SECONDS)
+
+
+def _listed_until(ledger: Ledger, at: Key, webhook: Webhook) -> Put:
+    """The row of the list, and this process knows exactly when it is due."""
+    due_at = webhook.due_at or 0.0
+    ledger.webhooks_due[at] = due_at
+    return Put(at, f"{max(0.0, due_at - ledger.clock_reading().boot):.3f}".encode())
 
 
 async def _take(ledger: Ledger, pointer: _Pointer, rows: dict[Key, Row], hold_seconds: float) -> Webhook | None:
@@ -82,8 +107,9 @@ async def _take(ledger: Ledger, pointer: _Pointer, rows: dict[Key, Row], hold_se
     if before is None or head is None or decode_head(head.body).gone or _due_key(pointer.number, before) != pointer.at:
         await ledger.table.commit(Delete(pointer.at))
         return None
-    due_at = ledger.times().now + hold_seconds
-    return await _replace(ledger, pointer.number, before, msgspec.structs.replace(before, due_at=due_at))
+    due_at = ledger.clock_reading().boot + hold_seconds
+    held = msgspec.structs.replace(_told(ledger, before), due_at=due_at)
+    return await _replace(ledger, pointer.number, before, held)
 
 
 async def note(ledger: Ledger, webhook: Webhook) -> bool:
@@ -105,7 +131,7 @@ async def note(ledger: Ledger, webhook: Webhook) -> bool:
 async def webhooks(ledger: Ledger, job_id: str) -> list[Webhook]:
     """See WebhookOutbox.webhooks."""
     head = await ledger.heads.look(job_id)
-    return [decoded(_decoder, row) for row in await _rows(ledger.table, head.number)]
+    return [_told(ledger, decoded(_decoder, row)) for row in await _rows(ledger.table, head.number)]
 
 
 async def due_rows(table: Table, number: int) -> list[Delete]:
@@ -118,15 +144,29 @@ async def _rows(table: Table, number: int) -> list[Row]:
     return [row async for row in table.query(head_key(number).p, WEBHOOKS, f"{WEBHOOKS}~")]
 
 
-async def _replace(ledger: Ledger, number: int, before: Webhook, after: Webhook) -> Webhook | None:
-    after = msgspec.structs.replace(after, revision=before.revision + 1)
+async def _replace(ledger: Ledger, number: int, before: Webhook, wanted: Webhook) -> Webhook | None:
+    """`before` as it is stored, `wanted` and the answer as the port tells them."""
+    wanted = msgspec.structs.replace(wanted, revision=before.revision + 1)
+    after = _stored(ledger, wanted)
     was, now = _due_key(number, before), _due_key(number, after)
     moved: list[Put | Delete] = []
     if was != now:
         moved += [] if was is None else [Delete(was)]
-        moved += [] if now is None else [Put(now, b"")]
+        moved += [] if now is None else [_listed_until(ledger, now, wanted)]
     put = msgspec.structs.replace(_put(number, after), expected=_version(before))
-    return after if await ledger.table.commit(put, *moved) else None
+    return _told(ledger, after) if await ledger.table.commit(put, *moved) else None
+
+
+def _stored(ledger: Ledger, webhook: Webhook) -> Webhook:
+    """With its due time for all hosts, in whole microseconds, so that telling and storing it again changes nothing."""
+    due_at = None if webhook.due_at is None else round(ledger.time.from_boot(webhook.due_at), 6)
+    return msgspec.structs.replace(webhook, due_at=due_at)
+
+
+def _told(ledger: Ledger, webhook: Webhook) -> Webhook:
+    """With its due time on the boot clock of this host."""
+    due_at = None if webhook.due_at is None else ledger.time.to_boot(webhook.due_at)
+    return msgspec.structs.replace(webhook, due_at=due_at)
 
 
 def _put(number: int, webhook: Webhook) -> Put:

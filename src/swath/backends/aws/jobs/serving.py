@@ -5,7 +5,7 @@ store.py has the rest of the store, and is the one to open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
 from swath.backends.aws.calls.bridge import Bridge
@@ -49,6 +49,9 @@ class AwsServing:
 
     async def keys(self) -> list[ServiceKey]:
         return await self._run(keys.keys)
+
+    async def expire_keys(self, seen_expired: Collection[str] = ()) -> None:
+        await self._run(keys.expire_keys, seen_expired)
 
     async def revoke_key(self, key_id: str) -> ServiceKey:
         return await self._run(keys.revoke_key, key_id)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACTIVE",
     "CHUNK_ITEMS",
+    "CLOCK",
     "COUNTERS",
     "DEMAND",
     "GONE",
@@ -51,7 +52,6 @@ __all__ = [
     "name_key",
     "order_key",
     "read_item_key",
-    "webhook_due",
     "webhook_due_key",
     "webhook_key",
 ]
@@ -61,6 +61,7 @@ _BLOCK_CHUNKS: Final = 100  # so that a large job is spread over many partitions
 PART_BYTES: Final = 300_000  # of a body before it is compressed; a row has 400 KB at most
 
 COUNTERS: Final = Key("fleet", "counters")
+CLOCK: Final = Key("fleet", "clock")
 JOBS: Final = "jobs"  # every job but for scrapes on demand
 DEMAND: Final = "demand"  # scrapes on demand
 ACTIVE: Final = "active"  # those that have not ended, or are being deleted
@@ -122,15 +123,10 @@ def due_partitions() -> list[str]:
     return [f"due/{shard}" for shard in range(_DUE_PARTITIONS)]
 
 
-def webhook_due(due: float) -> str:
-    """What the keys of those begin with that are due then; in Unix seconds."""
-    return f"{max(0, int(due * 1_000_000)):018d}#"
-
-
 def webhook_due_key(number: int, due: float, generation: int, webhook_id: str) -> Key:
     """Says that a webhook is to be sent; `due` in Unix seconds."""
     partition = due_partitions()[number % _DUE_PARTITIONS]
-    return Key(partition, f"{webhook_due(due)}{number}#{generation:05d}#{webhook_id}")
+    return Key(partition, f"{max(0, int(due * 1_000_000)):018d}#{number}#{generation:05d}#{webhook_id}")
 
 
 def listed_key(partition: str, number: int) -> Key:

@@ -82,7 +82,7 @@ class ResendBody(BaseModel):
 async def list_webhooks(job_id: JobId, controller: Control) -> Response:
     """The delivery log: one entry for each generation that had a webhook, the oldest first."""
     found = await controller.services.store.webhooks(job_id)
-    return ok([entry_of(webhook, controller.settings.webhook_url) for webhook in found])
+    return ok([entry_of(webhook, controller.settings.webhook_url, controller.services.clock) for webhook in found])
 
 
 @router.post(
@@ -99,4 +99,4 @@ async def resend_webhook(
     services, wanted = controller.services, None if body is None else body.webhook_id
     webhook = await resend(services.store, services.clock, job_id, wanted)
     controller.outside.courier.wanted.set()
-    return ok(entry_of(webhook, controller.settings.webhook_url), 202)
+    return ok(entry_of(webhook, controller.settings.webhook_url, controller.services.clock), 202)

@@ -132,7 +132,9 @@ class StoreJobs:
     async def webhooks(self, job_id: str) -> list[dict[str, Any]]:
         """See Jobs."""
         configured_url = self._services.settings.webhook_url
-        return [entry_of(webhook, configured_url) for webhook in await self._store.webhooks(job_id)]
+        return [
+            entry_of(webhook, configured_url, self._services.clock) for webhook in await self._store.webhooks(job_id)
+        ]
 
     async def resend(self, job_id: str) -> Webhook:
         """See Jobs."""

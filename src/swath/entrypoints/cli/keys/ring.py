@@ -21,6 +21,7 @@ __all__ = ["create_key", "list_keys", "revoke_key"]
 
 MOST_CHARACTERS: Final = 100
 _LENGTH: Final = re.compile(r"([0-9]{1,6})([mhdw])")
+_LEFT_OUT: Final = ("digest", "expired")  # `alive` says the latter
 _UNIT_SECONDS: Final = {"m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
@@ -85,7 +86,7 @@ def _seconds(text: str) -> float:
 
 
 def _as_json(key: ServiceKey, now: float) -> dict[str, Any]:
-    shown = {name: value for name, value in msgspec.to_builtins(key).items() if name != "digest"}
+    shown = {name: value for name, value in msgspec.to_builtins(key).items() if name not in _LEFT_OUT}
     return shown | {"alive": key.alive(now)}
 
 
