@@ -20,7 +20,7 @@ __all__ = ["add_key", "expire_keys", "keys", "revoke_key"]
 _TRIES: Final = 10
 
 
-class _KeptKey(ServiceKey, frozen=True, kw_only=True):
+class _KeptKey(ServiceKey, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A key as its row holds it. `life` is until which uptime of the store it lives, see ServiceKey.life_ends."""
 
     life: float | None = None
