@@ -114,6 +114,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     stopping: Stopping | None = None
     circuit_opened: str | None = None  # why, if it is open
     waiting_for: WaitingFor | None = None
+    waiting_reason: str | None = None  # what is wrong, where that is of this job alone; see Services.status
     deleting: bool = False
     cost: float = 0.0  # of the items that have ended, in the operator's money, over all generations
     manifest: dict[str, Any] | None = None
@@ -149,6 +150,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "cost": round(self.cost, 6),
             "cache_hits": self.cache_hits,
             "waiting_for": self.waiting_for,
+            "waiting_reason": self.waiting_reason,
             "sites": [msgspec.to_builtins(site) for site in self.sites],
             "circuit": {"state": "open" if self.circuit_opened else "closed", "reason": self.circuit_opened},
             "scraper_id": self.job.scraper_id,

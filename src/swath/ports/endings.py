@@ -46,9 +46,11 @@ class Endings(Protocol):
         Raises LeaseLost when the right to end was taken away, ValueError when items are unfinished."""
         ...
 
-    async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
+    async def claim_deletion(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
         """Hands out the right to delete a job that was marked for it, or whose retention is over, and that has no
-        other lease. A job whose retention is over is marked by this."""
+        other lease. A job whose retention is over is marked by this. `job_id` and `without` as for `claim_ending`."""
         ...
 
     async def purge(self, lease: Lease, limit: int) -> int:

@@ -82,10 +82,13 @@ class MemoryEndings:
             del self._shelves.leases[lease.fence]
             return self._shelves.status(job)
 
-    async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
+    async def claim_deletion(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
         with self._shelves.open():
             for name, job in self._shelves.jobs.items():
-                if job_id in (None, name) and self._may_be_deleted(job) and not self._shelves.leases_of(name):
+                wanted = name not in without and job_id in (None, name)
+                if wanted and self._may_be_deleted(job) and not self._shelves.leases_of(name):
                     job.deleting = True
                     return self._hand_out(worker_id, job, Right.DELETE)
             return None

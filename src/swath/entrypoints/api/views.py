@@ -70,7 +70,7 @@ class SiteView(BaseModel):
 
 
 class JobView(BaseModel):
-    """A job as it stands. `waiting_for` is what holds it up through no fault of its own."""
+    """A job as it stands. `waiting_for` is what holds it up through no fault of its own, `waiting_reason` says more."""
 
     job_id: str
     status: JobState
@@ -82,6 +82,7 @@ class JobView(BaseModel):
     cost: float
     cache_hits: int | None
     waiting_for: str | None
+    waiting_reason: str | None
     sites: list[SiteView]
     circuit: CircuitView
     scraper_id: str

@@ -121,7 +121,8 @@ def troubles(status: JobStatus) -> list[str]:
     elif status.stopping is not None and not status.state.terminal:
         found.append("stopping")
     if status.waiting_for is not None:
-        found.append(f"waiting for the {status.waiting_for}")
+        why = f": {_plain(status.waiting_reason)}" if status.waiting_reason else ""
+        found.append(f"waiting for the {status.waiting_for}{why}")
     found += [
         f"site {site.name} is left alone, {site.why}: {span(site.waits_seconds)}" for site in status.sites if site.why
     ]

@@ -118,7 +118,8 @@ async def _look(services: Services, before: JobStatus, display: Display) -> JobS
     display.show(status)
     job_id = status.job.job_id
     if status.waiting_for is not None and before.waiting_for is None:
-        display.note(f"job {job_id} waits for the {status.waiting_for}, and goes on by itself when it is back")
+        why = f" ({status.waiting_reason})" if status.waiting_reason else ""
+        display.note(f"job {job_id} waits for the {status.waiting_for}{why}, and goes on by itself when it is back")
     if status.state is JobState.PAUSED and before.state is not JobState.PAUSED and status.circuit_opened is None:
         display.note(f"job {job_id} is paused; waiting for `{command('jobs', 'resume', job_id)}`")
     return status

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from swath.domain.errors import LeaseLost, StoreUnavailable
+from swath.domain.errors import FolderUnusable, LeaseLost, StoreUnavailable
 from swath.domain.job import WaitingFor
 from swath.ports.clock import Clock
 from swath.ports.lease_book import LeaseBook
@@ -35,17 +35,28 @@ class Waits:
         self._clock = clock
         self._worker_id = worker_id
         self._open: dict[str, WaitingFor] = {}
+        self._unusable: dict[str, str] = {}  # what was last said of the folder of a job
         self._told: WaitingFor | None = None
         self._lock = threading.Lock()
 
     def met(self, who: str, error: StoreUnavailable) -> None:
-        """Something did not answer. Told every time, in case that the last word did not arrive."""
+        """Something did not answer. Told every time, in case that the last word did not arrive.
+
+        A damaged folder of one job is only logged: other jobs go on, and the status of that job names the folder."""
         with self._lock:
+            if isinstance(error, FolderUnusable):
+                if self._unusable.get(who) != str(error):
+                    _log.error("%s: %s; other jobs go on", who, error)
+                self._unusable[who] = str(error)
+                if self._open.pop(who, None) is not None:
+                    self._tell("only the results folder of one job cannot be used")
+                return
             self._open[who] = error.waiting_for
             self._tell(str(error))
 
     def over(self, who: str) -> None:
         """It answers again, or nobody asks any more."""
+        self._unusable.pop(who, None)
         if who in self._open:
             with self._lock:
                 del self._open[who]

@@ -34,6 +34,7 @@ def status_of(view: Mapping[str, Any]) -> JobStatus:
         stopping=None if view["stopping"] is None else Stopping(view["stopping"]),
         circuit_opened=view["circuit"]["reason"],
         waiting_for=None if view["waiting_for"] is None else WaitingFor(view["waiting_for"]),
+        waiting_reason=view.get("waiting_reason"),
         deleting=view["deleting"],
         cost=view["cost"],
         manifest=None
