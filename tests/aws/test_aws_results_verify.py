@@ -128,7 +128,7 @@ async def test_after_a_rescue_on_another_host_the_job_verifies(
     await storage.stage("job", staged.fence, [StagedItem(one.item_id, {"x": b"1"}) for one in staged.items])
     store.kill("dead")
     other = results(aws, aws_name)
-    await Rescuer(store, other, MemorySiteBook(clock), "other").run_once()
+    await Rescuer(store, other, MemorySiteBook(clock), clock, "other").run_once()
     while (lease := await store.claim("other")) is not None:
         await finish_lease(store, other, lease, successes)
     await end(store, other, clock)
@@ -183,7 +183,7 @@ async def test_a_packed_job_verifies_after_a_rescue_on_another_host_and_a_late_p
     await end_lease(store, storage, dead, PACKED, settle=False)
     store.kill("dead")
     other = results(aws, aws_name)
-    await Rescuer(store, other, MemorySiteBook(clock), "other").run_once()
+    await Rescuer(store, other, MemorySiteBook(clock), clock, "other").run_once()
     while (lease := await store.claim("other")) is not None:
         await end_lease(store, other, lease, PACKED)
     await other.put("job", {f"packs/{dead.fence}-0000aaaa-00099.{WARC}": b"late"})

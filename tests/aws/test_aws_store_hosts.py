@@ -8,12 +8,13 @@ import pytest
 from swath.backends.aws.jobs import leases
 from swath.backends.aws.jobs.back import DEATHS
 from swath.backends.aws.jobs.store import AwsStore
-from swath.domain.attempt import HandedBack
+from swath.domain.attempt import HandedBack, Tries
+from swath.domain.blame import LONGEST_DELAY_SECONDS, MOST_SILENCES, WORKER_SILENT
 from swath.domain.errors import StoreUnavailable
 from swath.domain.failure import FailureKind
 from swath.domain.job import Counts, WaitingFor
-from swath.domain.lease import POISON_CRASHES, Directive, Report
-from swath.domain.transitions import JobState
+from swath.domain.lease import POISON_CRASHES, Directive, Report, RescuedLease
+from swath.domain.transitions import ItemState, JobState
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import begun, claim_all, claimed, finished, listing, policy, ready, success
 from tests.aws.stores import Stores, killer
@@ -31,6 +32,14 @@ def there(stores: Stores, clock: FakeClock, tmp_path: Path) -> AwsStore:
     return stores.open(tmp_path / "there", clock, lease_seconds=LEASE_SECONDS)
 
 
+async def rescued_for_silence(watcher: AwsStore, *clocks: FakeClock) -> list[RescuedLease]:
+    """What the watcher takes away after it has seen no sign of life for the length of a lease."""
+    assert await watcher.rescue("cleaner") == []
+    for clock in clocks:
+        clock.advance(LEASE_SECONDS)
+    return await watcher.rescue("cleaner")
+
+
 async def suspects(store: AwsStore) -> list[int]:
     return [seq for seq, record in (await listing(store)).items() if record.suspect]
 
@@ -42,6 +51,7 @@ async def test_a_worker_of_another_host_is_dead_when_its_lease_is_over_and_not_b
     await ready(here, items=4)
     lease = await claimed(there)
     killer(there)("worker")
+    assert await here.rescue("cleaner") == []
     clock.advance(LEASE_SECONDS - 1)
     assert await here.rescue("cleaner") == []
     clock.advance(1)
@@ -57,8 +67,7 @@ async def test_of_a_worker_of_another_host_what_it_last_reported_to_run_is_suspe
     lease = await claimed(there)
     begun(there, lease, 1, 2, 3)
     await finished(there, lease, report=Report(ceiling=3, demand=3, queued=(2,), begun=(1,)))
-    clock.advance(LEASE_SECONDS)
-    await here.rescue("cleaner")
+    await rescued_for_silence(here, clock)
     assert await suspects(here) == [1, 2]
 
 
@@ -123,24 +132,77 @@ async def unavailable(*_: object) -> None:
 
 
 @pytest.mark.req("S6", "Q3")
-async def test_poison_ends_although_no_notes_of_it_are_left(
+async def test_an_item_that_takes_its_whole_host_along_ends_but_not_as_poison(
     stores: Stores, here: AwsStore, clock: FakeClock, tmp_path: Path
 ) -> None:
-    """Each worker dies, on a host of its own, before it has reported anything but what ran alone."""
+    """Each worker is gone, on a host of its own, before it has reported anything but what ran alone: nobody can tell
+    whether it died."""
     await ready(here, items=1)
-    for deaths in range(DEATHS + 1 + POISON_CRASHES):
-        host = stores.open(tmp_path / f"host-{deaths}", clock, lease_seconds=LEASE_SECONDS)
-        lease = await claimed(host, f"worker-{deaths}")
+    for losses in range(DEATHS + 1 + MOST_SILENCES):
+        host = stores.open(tmp_path / f"host-{losses}", clock, lease_seconds=LEASE_SECONDS)
+        lease = await claimed(host, f"worker-{losses}")
         begun(host, lease, 1)
-        assert lease.alone == (deaths > DEATHS)
+        assert lease.alone == (losses > DEATHS)
         if lease.alone:
             await finished(host, lease, report=Report(ceiling=1, demand=1, begun=(1,)))
-        clock.advance(LEASE_SECONDS)
-        for rescued in await here.rescue("cleaner"):
+        for rescued in await rescued_for_silence(here, clock):
             await here.release("cleaner", rescued.fence)
+        clock.advance(LONGEST_DELAY_SECONDS)
+    record = await here.item("job", "1")
+    assert record.failure is not None
+    assert (record.failure.kind, record.reason) == (FailureKind.INTERNAL, WORKER_SILENT)
+    assert record.tries == Tries()
+
+
+@pytest.mark.req("S6", "Q3")
+async def test_deaths_that_another_process_of_the_host_has_seen_make_poison(
+    stores: Stores, here: AwsStore, clock: FakeClock, tmp_path: Path
+) -> None:
+    await ready(here, items=1)
+    for deaths in range(1 + POISON_CRASHES):
+        folder = tmp_path / f"host-{deaths}"
+        host, beside = (stores.open(folder, clock, lease_seconds=LEASE_SECONDS) for _ in range(2))
+        lease = await claimed(host, "worker")
+        begun(host, lease, 1)
+        if lease.alone:
+            await finished(host, lease, report=Report(ceiling=1, demand=1, begun=(1,)))
+        killer(host)("worker")
+        (rescued,) = await beside.rescue("beside")
+        assert rescued.dead
+        await beside.release("beside", rescued.fence)
     record = await here.item("job", "1")
     assert record.failure is not None
     assert record.failure.kind is FailureKind.POISON
+
+
+@pytest.mark.req("Z10", "S6", "Z1", "Q3")
+@pytest.mark.parametrize("ahead", [20.0, -20.0, 400 * 86_400.0, -400 * 86_400.0])
+async def test_hosts_whose_clocks_differ_neither_take_living_leases_nor_blame_their_items(
+    stores: Stores, here: AwsStore, clock: FakeClock, tmp_path: Path, ahead: float
+) -> None:
+    """The other host's clock is `ahead`; both look after each other while a suspect runs for four leases there."""
+    theirs = FakeClock(clock.now() + ahead, boot=77.0)
+    there = stores.open(tmp_path / "there", theirs, lease_seconds=LEASE_SECONDS)
+    await ready(here, items=1)
+    begun(there, await claimed(there, "first"), 1)
+    killer(there)("first")
+    for rescued in await there.rescue("cleaner there"):
+        await there.release("cleaner there", rescued.fence)
+    for store, watcher in ((there, here), (here, there)):
+        lease = await claimed(store, "holder")
+        assert lease.alone
+        begun(store, lease, 1)
+        await finished(store, lease, report=Report(ceiling=1, demand=1, begun=(1,)))
+        for _ in range(8):
+            for each in (clock, theirs):
+                each.advance(LEASE_SECONDS / 2)
+            assert await watcher.rescue("watcher") == []
+            assert (await store.renew("holder", [lease.fence]))[lease.fence] is Directive.GO_ON
+        taken = await rescued_for_silence(watcher, clock, theirs)
+        assert [(one.fence, one.dead) for one in taken] == [(lease.fence, False)]
+        await watcher.release("cleaner", lease.fence)
+    record = await here.item("job", "1")
+    assert (record.state, record.tries, record.suspect) == (ItemState.PENDING, Tries(), True)
 
 
 @pytest.mark.req("S6", "Q3")
@@ -156,8 +218,7 @@ async def test_an_item_that_is_handed_back_in_between_is_no_suspect(
             await finished(host, lease, handed_back=[HandedBack(seq=1)])
             await host.release(f"worker-{n}", lease.fence)
         else:
-            clock.advance(LEASE_SECONDS)
-            for rescued in await here.rescue("cleaner"):
+            for rescued in await rescued_for_silence(here, clock):
                 await here.release("cleaner", rescued.fence)
     assert await suspects(here) == []
 
@@ -169,8 +230,7 @@ async def test_a_worker_that_slept_through_its_lease_changes_nothing(
     """Its process believes in the head as it left it; the table does not."""
     await ready(here, items=4)
     lost = await claimed(there)
-    clock.advance(LEASE_SECONDS)
-    await here.rescue("cleaner")
+    await rescued_for_silence(here, clock)
     again = await claimed(here, "cleaner")
     grant = await finished(there, lost, [success(1), success(2)])
     assert (grant.directive, grant.accepted) == (Directive.LOST, frozenset())

@@ -71,6 +71,7 @@ async def test_every_suspect_of_many_lost_leases_is_handed_out(
         lease = await claimed(there, f"worker-{number}")
         report = Report(ceiling=lease.slots, demand=len(lease.items), begun=(lease.items[0].seq,))
         await finished(there, lease, report=report)
+    assert await here.rescue("cleaner") == []  # the first look at the leases
     clock.advance(LEASE_SECONDS)
     for lost in await here.rescue("cleaner"):
         await here.release("cleaner", lost.fence)
@@ -144,6 +145,7 @@ async def test_many_leases_with_long_histories_are_rescued_together(
     for lease in first:
         histories.update(await give_back(here, lease, 200))
     leases = [again for number in range(40) if (again := await there.claim(f"worker-{number}")) is not None]
+    assert await here.rescue("cleaner") == []  # the first look at the leases
     clock.advance(LEASE_SECONDS)
     rescued = await here.rescue("cleaner")
     assert {lost.fence for lost in rescued} == {lease.fence for lease in leases}
@@ -167,6 +169,7 @@ async def test_a_job_that_cannot_be_rescued_keeps_no_other_from_it(
         return await real(ledger, worker_id, job_id, gone)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rescue, "_rescue_in", broken)
+    assert await here.rescue("cleaner") == []  # the first look at the leases
     clock.advance(LEASE_SECONDS)
     assert [lost.fence for lost in await here.rescue("cleaner")] == [lease.fence]
     with pytest.raises(ValueError, match="213 changes"):
@@ -230,6 +233,7 @@ async def test_a_lease_that_is_taken_away_between_two_pieces_does_not_look_as_if
 
     async def then_lost(*given: Any) -> Grant:
         grant = await real(*given)
+        await rescue.rescue(there._ledger, "cleaner")  # the first look at the lease
         clock.advance(LEASE_SECONDS)
         await rescue.rescue(there._ledger, "cleaner")
         return grant

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ from swath.domain.errors import UserError
 from swath.domain.job import WaitingFor
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import claimed, ready
+
+HEADER_BYTES = 16
 
 DIES_WHILE_IT_RUNS = """
 import os, signal, sys
@@ -194,5 +197,80 @@ def test_a_note_is_written_once_however_often_an_item_begins(tmp_path: Path) -> 
         notes.begin(1, 1)
     notes.leave(1, 1)
     notes.leave(1, 1)
-    assert set(os.pread(descriptor, 1_000, 0)) == {0}
+    assert set(os.pread(descriptor, 1_000, HEADER_BYTES)) == {0}
     os.close(descriptor)
+
+
+@pytest.mark.req("Z10")
+@pytest.mark.parametrize("damage", ["removed", "replaced", "copied", "folder removed"])
+def test_a_lock_file_that_is_missing_or_not_the_workers_own_proves_no_death(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "workers"
+    path = folder / "worker.lock"
+    presence, other = Presence(folder), Presence(folder)
+    presence.enter("worker")
+    presence.begin("worker", 1, 7)
+    presence.tell_waiting("worker", WaitingFor.DISK)
+    if damage == "copied":
+        shutil.copy(path, folder / "copy")
+    shutil.rmtree(folder) if damage == "folder removed" else path.unlink()
+    if damage == "replaced":
+        path.touch()
+    elif damage == "copied":
+        (folder / "copy").rename(path)
+    assert not other.is_dead("worker")
+    assert other.dead() == []
+    assert other.waiting_for() is None, "nobody holds that file"
+    presence.enter("worker")
+    assert other.running("worker") == {(1, 7)}
+    assert other.waiting_for() is WaitingFor.DISK
+    assert not other.is_dead("worker")
+    presence.begin("worker", 1, 8)
+    os.close(presence._held.pop("worker")[0])
+    assert other.is_dead("worker")
+    assert other.dead() == ["worker"]
+    assert other.running("worker") == {(1, 7), (1, 8)}
+
+
+@pytest.mark.req("Z10")
+def test_a_folder_that_was_made_again_is_the_same_host(tmp_path: Path) -> None:
+    folder = tmp_path / "workers"
+    before = Presence(folder).host
+    shutil.rmtree(folder)
+    (tmp_path / "takes its inode").mkdir()
+    assert Presence(folder).host == before
+    assert Presence(tmp_path / "others").host != before
+
+
+@pytest.mark.req("Z10")
+def test_a_worker_whose_file_cannot_be_written_again_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "workers"
+    presence = Presence(folder)
+    presence.enter("worker")
+    shutil.rmtree(folder)
+    folder.touch()
+    presence.enter("worker")
+    presence.begin("worker", 1, 1)
+    assert presence.holds("worker")
+    folder.unlink()
+    presence.enter("worker")
+    assert Presence(folder).running("worker") == {(1, 1)}
+    presence.leave()
+
+
+@pytest.mark.req("Z10", "W2")
+async def test_leases_of_a_worker_that_left_without_giving_them_up_are_free_at_once(tmp_path: Path) -> None:
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    await ready(store, items=4)
+    lease = await claimed(store)
+    await store.close()
+    other = EmbeddedStore.open(tmp_path, FakeClock())
+    (rescued,) = await other.rescue("other")
+    assert (rescued.fence, rescued.dead) == (lease.fence, True)
+    assert not (await other.item("job", "1")).suspect
+    await other.close()
+    assert [path.name for path in (tmp_path / "workers").iterdir()] == ["other.lock"], "it has the lease to clean up"
+    last = EmbeddedStore.open(tmp_path, FakeClock())
+    for left in await last.rescue("last"):
+        await last.release("last", left.fence)
+    await last.close()
+    assert list((tmp_path / "workers").iterdir()) == []

@@ -76,8 +76,15 @@ class SuspectsInCompany(MemoryStore):
 class BystandersBlamed(MemoryStore):
     """Whoever ran when its worker died counts a crash."""
 
-    def _blame(self, stored: StoredItem, *, alone: bool) -> None:
-        super()._blame(stored, alone=True)
+    def _blame(self, stored: StoredItem, *, alone: bool, died: bool) -> None:
+        super()._blame(stored, alone=True, died=died)
+
+
+class SilenceTakenForDeath(MemoryStore):
+    """A worker that fell silent counts as one that died."""
+
+    def _blame(self, stored: StoredItem, *, alone: bool, died: bool) -> None:
+        super()._blame(stored, alone=alone, died=True)
 
 
 class ReportsBlamed(MemoryStore):
@@ -100,7 +107,7 @@ class ReleaseBlamed(MemoryStore):
 class PoisonRunsOn(MemoryStore):
     """An item may kill as many workers as it likes."""
 
-    def _end_poison(self, job: StoredJob, lease: StoredLease, stored: StoredItem) -> None:
+    def _end_lost(self, job: StoredJob, lease: StoredLease, stored: StoredItem, end: Ended) -> None:
         self._give_back(job, stored)
 
 
@@ -259,6 +266,7 @@ BROKEN = [
     GateNeverReturned,
     SuspectsInCompany,
     BystandersBlamed,
+    SilenceTakenForDeath,
     ReportsBlamed,
     ReleaseBlamed,
     PoisonRunsOn,
@@ -288,7 +296,7 @@ BEGIN = {
     CircuitShown: 2,
     FirstLimit: 1,
     OnlyTheUrgent: 1,
-    PoisonRunsOn: 13,
+    PoisonRunsOn: 8,
     PolicyUnheard: 1,
     ReleaseBlamed: 2,
     ReportsBlamed: 9,

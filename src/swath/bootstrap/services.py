@@ -24,7 +24,7 @@ from swath.backends.embedded.site_book import EmbeddedSiteBook
 from swath.backends.embedded.store import EmbeddedStore
 from swath.backends.polling import PollingQueue
 from swath.domain.errors import StoreUnavailable, UserError
-from swath.domain.job import JobStatus
+from swath.domain.job import JobStatus, WaitingFor
 from swath.pipeline.dispatch.outlook import with_outlook
 from swath.ports.clock import Clock
 from swath.ports.leader import Leader
@@ -68,12 +68,23 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     leader: Callable[[str], Leader] | None = None
 
     async def status(self, job_id: str) -> JobStatus:
-        """Where a job stands, with what its sites mean for it, if that can be told."""
-        status = await self.store.status(job_id)
+        """Where a job stands, with what its sites and its results folder mean for it, if that can be told."""
+        status = await self._with_trouble(await self.store.status(job_id))
         try:
             return await with_outlook(status, self.directory, self.sites, self.clock)
         except (StoreUnavailable, UserError):
             return status
+
+    async def _with_trouble(self, status: JobStatus) -> JobStatus:
+        if status.state.terminal and not status.deleting:
+            return status
+        try:
+            trouble = await self.storage.trouble(status.job.job_id)
+        except (StoreUnavailable, UserError):
+            return status
+        if trouble is None:
+            return status
+        return msgspec.structs.replace(status, waiting_for=WaitingFor.DISK, waiting_reason=trouble)
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ SwathError
 │   └── Conflict         the same id with other content
 │       └── Outdated     what the caller had read has changed meanwhile; read it again
 ├── StoreUnavailable     the store or the disk does not answer now; try again later
+│   └── FolderUnusable   the results folder of one job is damaged; the other jobs go on
 ├── StoreReplaced        the store's file was removed or replaced while it was open; only stopping helps
 ├── StoreDamaged         the store holds something that cannot be read; `jobs verify` says so too
 ├── LeaseLost            the worker no longer holds what it works on; its results are void
@@ -34,6 +35,7 @@ __all__ = [
     "BadInput",
     "Conflict",
     "Failed",
+    "FolderUnusable",
     "LeaseLost",
     "NewerStore",
     "NotFound",
@@ -124,6 +126,11 @@ class StoreUnavailable(SwathError):
     def __init__(self, message: str, waiting_for: WaitingFor) -> None:
         super().__init__(message)
         self.waiting_for = waiting_for
+
+
+class FolderUnusable(StoreUnavailable):
+    """The results folder of one job cannot be used; the message names it and the reason. Nothing is wrong with the disk
+    as a whole: other jobs go on, and this one does when somebody has repaired the folder."""
 
 
 class StoreReplaced(SwathError):

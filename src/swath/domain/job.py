@@ -131,6 +131,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting_for: WaitingFor | None = None
     held_by: str | None = None  # the process that keeps all others from writing to the store
     ending: Ending | None = None  # how far its last steps are, while they are under way or put off
+    waiting_reason: str | None = None  # what is wrong, where that is of this job alone; see Services.status
     deleting: bool = False
     cost: float = 0.0  # of the items that have ended, in the operator's money, over all generations
     manifest: dict[str, Any] | None = None
@@ -175,6 +176,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "waiting_for": self.waiting_for,
             "held_by": self.held_by,
             "ending": None if self.ending is None else msgspec.to_builtins(self.ending),
+            "waiting_reason": self.waiting_reason,
             "sites": [msgspec.to_builtins(site) for site in self.sites],
             "circuit": {"state": "open" if self.circuit_opened else "closed", "reason": self.circuit_opened},
             "scraper_id": self.job.scraper_id,

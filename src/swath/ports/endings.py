@@ -54,9 +54,12 @@ class Endings(Protocol):
         Raises LeaseLost when the right to end was taken away, ValueError when items are unfinished."""
         ...
 
-    async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
+    async def claim_deletion(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
         """Hands out the right to delete a job that was marked for it, or whose retention has been over for an hour of
-        the boot clock, over which the wall clock advanced alike, and that has no other lease.
+        the boot clock, over which the wall clock advanced alike, and that has no other lease. `job_id` and `without` as
+        for `claim_ending`.
 
         A job whose retention is over is marked by this, and the lease says since when. Each call is a look at both
         clocks; the store remembers what it needs of them, so that short runs, and short starts of the machine, add up

@@ -187,6 +187,11 @@ class ResultStorage(Protocol):
         """The fences whose rooms have not been settled."""
         ...
 
+    async def trouble(self, job_id: str) -> str | None:
+        """Why the results of this job cannot be written now, for a reason that other jobs do not share, with the place;
+        None when nothing such is seen. Raises StoreUnavailable."""
+        ...
+
     def location(self, job_id: str) -> str:
         """Where a person finds the job's files."""
         ...

@@ -58,9 +58,11 @@ class Counted(MemoryStore):
         self.asked["ending"] += 1
         return await super().claim_ending(worker_id, job_id, without)
 
-    async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
+    async def claim_deletion(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
         self.asked["deletion"] += 1
-        return await super().claim_deletion(worker_id, job_id)
+        return await super().claim_deletion(worker_id, job_id, without)
 
     async def rescue(self, worker_id: str) -> list[RescuedLease]:
         self.asked["rescue"] += 1

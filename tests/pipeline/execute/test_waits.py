@@ -120,7 +120,7 @@ async def test_after_an_outage_the_living_can_renew_before_anybody_is_rescued(cl
     await store.cancel("job")
     lease = await store.claim_ending("alive")
     assert lease is not None
-    rescuer = Rescuer(store, MemoryResults(), MemorySiteBook(clock), "w")
+    rescuer = Rescuer(store, MemoryResults(), MemorySiteBook(clock), clock, "w")
     store.away = True
     for _ in range(60):
         clock.advance(0.5)
@@ -163,7 +163,7 @@ async def test_a_disk_that_stays_full_is_told_all_the_time_while_a_dead_lease_wa
     lease = await store.claim_ending("dead")
     assert lease is not None
     clock.advance(20.0)
-    rescuer = Rescuer(store, storage, MemorySiteBook(clock), "w")
+    rescuer = Rescuer(store, storage, MemorySiteBook(clock), clock, "w")
     for _ in range(3 * PASSES_AFTER_TROUBLE):
         clock.advance(0.5)
         with pytest.raises(StoreUnavailable):

@@ -123,7 +123,7 @@ async def run_again(store: Store, storage: ResultStorage, job_id: str = "job") -
 
 async def end(store: Store, storage: ResultStorage, clock: FakeClock) -> None:
     """Ends the job, after whoever had the right has lost it."""
-    rescuer = Rescuer(store, storage, MemorySiteBook(clock), "other")
+    rescuer = Rescuer(store, storage, MemorySiteBook(clock), clock, "other")
     on_version = VersionEnd(store, storage)
     finisher = Finisher(store, store, storage, clock, "other", part_items=PART_ITEMS, on_version=on_version)
     for _ in range(20):

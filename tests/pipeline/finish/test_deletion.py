@@ -11,10 +11,11 @@ from swath.backends.clock import SystemClock
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.store import MemoryStore
 from swath.domain.clock_watch import CONFIRM_SECONDS
-from swath.domain.errors import Conflict, StoreUnavailable, UnknownName
+from swath.domain.errors import Conflict, FolderUnusable, StoreUnavailable, UnknownName
 from swath.domain.job import WaitingFor
 from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
+from swath.pipeline.finish.put_offs import LONGEST_SECONDS
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import Store, order, policy
 from tests.pipeline.finish.running import loaded, run, successes
@@ -163,3 +164,32 @@ async def test_nothing_is_deleted_while_somebody_works_on_it(
     with pytest.raises(Conflict, match="cancel"):
         await store.delete("job")
     assert await remover(store, storage, clock).run_once() is None
+
+
+class OneDamaged(MemoryResults):
+    """The folder of one job cannot be used; `damaged` names it."""
+
+    damaged = ""
+
+    async def clear(self, job_id: str) -> None:
+        if job_id == self.damaged:
+            raise FolderUnusable("cannot use the results of job 'first': 'items' is busy", WaitingFor.DISK)
+        await super().clear(job_id)
+
+
+@pytest.mark.req("Z10", "J5")
+async def test_a_job_that_cannot_be_deleted_stands_in_no_other_jobs_way(store: Store, clock: FakeClock) -> None:
+    storage = OneDamaged()
+    for job_id in ("first", "second"):
+        await ended_job(store, storage, clock, job_id)
+        await store.delete(job_id)
+    storage.damaged = "first"
+    removing = remover(store, storage, clock)
+    with pytest.raises(FolderUnusable):
+        await removing.run_once()
+    assert await removing.run_once() == "second"
+    assert await removing.run_once() is None
+    storage.damaged = ""
+    clock.advance(LONGEST_SECONDS)
+    assert await removing.run_once() == "first"
+    await assert_gone(store, storage, "first")

@@ -7,7 +7,7 @@ scrubbing.py.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -38,11 +38,14 @@ _TABLES: Final = {
 }
 
 
-def claim_deletion(db: sqlite3.Connection, times: Times, worker_id: str, job_id: str | None) -> Lease | None:
+def claim_deletion(
+    db: sqlite3.Connection, times: Times, worker_id: str, job_id: str | None, without: Collection[str]
+) -> Lease | None:
     """See Endings.claim_deletion. Those that are marked are due at 0, so by any clock."""
     due = max(0.0, min(times.now, clock_watch.look(db, times.reading).confirmed_wall))
     cursor = db.execute(
-        "SELECT job_no, revision, stopping, 1 AS deleting, delete_at, spec FROM jobs AS j INDEXED BY jobs_to_delete "
+        "SELECT job_no, job_id, revision, stopping, 1 AS deleting, delete_at, spec "
+        "FROM jobs AS j INDEXED BY jobs_to_delete "
         "WHERE delete_at <= ?2 AND (?1 IS NULL OR job_id = ?1) "
         "AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.job_no = j.job_no) ORDER BY delete_at, job_no",
         (job_id, due),
@@ -50,7 +53,7 @@ def claim_deletion(db: sqlite3.Connection, times: Times, worker_id: str, job_id:
     cursor.row_factory = sqlite3.Row
     for job in cursor.fetchall():
         order = readable(job["spec"])
-        if order is not None:
+        if job["job_id"] not in without and order is not None:
             db.execute("UPDATE jobs SET deleting = 1, delete_at = 0 WHERE job_no = ?", (job["job_no"],))
             return grant_right(db, times, worker_id, job, order, job["delete_at"] or None)
     return None

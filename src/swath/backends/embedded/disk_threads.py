@@ -1,18 +1,20 @@
-"""The threads in which results.py works on its folder: what a disk refuses becomes StoreUnavailable here."""
+"""The threads in which results.py works on its folder: what a disk refuses becomes StoreUnavailable here, and what is
+wrong with the folder of one job FolderUnusable."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from swath.domain.errors import LeaseLost, StoreUnavailable
+from swath.domain.errors import FolderUnusable, LeaseLost, StoreUnavailable
 from swath.domain.job import WaitingFor
 
-__all__ = ["DiskThreads"]
+__all__ = ["DiskThreads", "in_folder_of"]
 
 T = TypeVar("T")
 
@@ -29,6 +31,31 @@ _UNAVAILABLE: Final = {
     errno.ELOOP: "a link stands where a folder of ours belongs",
     errno.ENOTDIR: "a file or a link stands where a folder of ours belongs",
 }
+# What is wrong with a place below a job's folder; a full or failing disk is not of one job.
+_OF_ONE_JOB: Final = {
+    errno.EACCES: "no permission to use {place}",
+    errno.EPERM: "no permission to use {place}",
+    errno.ELOOP: "{place} is a link where a folder belongs",
+    errno.ENOTDIR: "{place} is a file or a link where a folder belongs",
+    errno.EISDIR: "{place} is a folder where a file belongs",
+    errno.EEXIST: "{place} stands in the way",
+    errno.ENOTEMPTY: "{place} stands in the way",
+    errno.EBUSY: "another program keeps writing into {place}",
+}
+
+
+@contextmanager
+def in_folder_of(job_id: str, folder: Path) -> Iterator[None]:
+    """Around work below the folder of a job. Raises FolderUnusable for what is wrong with that folder alone."""
+    try:
+        yield
+    except OSError as error:
+        reason = _OF_ONE_JOB.get(error.errno or 0)
+        if reason is None:
+            raise
+        place = f"{error.filename!r}" if isinstance(error.filename, str) else "something in it"
+        told = f"cannot use the results of job {job_id!r} in {folder}: {reason.format(place=place)}"
+        raise FolderUnusable(told, WaitingFor.DISK) from error
 
 
 class DiskThreads:

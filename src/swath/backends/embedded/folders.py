@@ -284,6 +284,10 @@ def clear_in_pieces(fd: int, name: str, files: int) -> Generator[int]:
             os.rmdir(name, dir_fd=fd)
         except FileNotFoundError:
             return
+        except NotADirectoryError:  # a file or a link that somebody put there
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=fd)
+            return
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise

@@ -8,8 +8,9 @@ and rescue.py, which takes leases away.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -31,6 +32,7 @@ __all__ = [
     "give_back",
     "grant_right",
     "held_items",
+    "holders",
     "insert_lease",
     "job_under",
     "release",
@@ -40,6 +42,7 @@ __all__ = [
 HELD: Final = "job_no = ? AND seq = ? AND fence = ? AND state = 0"
 # The same of many, whose numbers are one JSON list. Every statement lets go of the interpreter and waits for it again.
 ALL_HELD: Final = "job_no = ? AND seq IN (SELECT value FROM json_each(?) AS listed) AND fence = ? AND state = 0"
+_AT_ONCE: Final[Mapping[int, float]] = MappingProxyType({})
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -154,6 +157,11 @@ def release(db: sqlite3.Connection, worker_id: str, fence: int) -> str | None:
     return str(job_id)
 
 
+def holders(db: sqlite3.Connection) -> set[str]:
+    """Workers that have leases, of whatever kind."""
+    return {worker for (worker,) in db.execute("SELECT DISTINCT worker FROM leases")}
+
+
 def held_items(db: sqlite3.Connection, job_no: int, fence: int, seqs: bytes) -> dict[int, Progress]:
     """The items that a lease still holds and that have not ended, in their order."""
     rows = db.execute(
@@ -164,14 +172,16 @@ def held_items(db: sqlite3.Connection, job_no: int, fence: int, seqs: bytes) -> 
     return {seq: read_progress(progress) for seq, progress in rows}
 
 
-def give_back(db: sqlite3.Connection, job_no: int, items: dict[int, Progress]) -> None:
-    """Makes items claimable at once, with this progress."""
+def give_back(
+    db: sqlite3.Connection, job_no: int, items: dict[int, Progress], due: Mapping[int, float] = _AT_ONCE
+) -> None:
+    """Makes items claimable, with this progress: at once, or when they are `due` on the boot clock."""
     for seq, progress in items.items():
         db.execute(
-            "UPDATE items SET fence = 0, due = NULL, progress = ? WHERE job_no = ? AND seq = ?",
-            (progress.row, job_no, seq),
+            "UPDATE items SET fence = 0, due = ?, progress = ? WHERE job_no = ? AND seq = ?",
+            (due.get(seq), progress.row, job_no, seq),
         )
-        db.execute("INSERT INTO waiting VALUES (?, ?, 0, ?)", (job_no, progress.rank, seq))
+        db.execute("INSERT INTO waiting VALUES (?, ?, ?, ?)", (job_no, progress.rank, due.get(seq, 0), seq))
     untried = sum(progress.rank is Rank.UNTRIED for progress in items.values())
     if untried:
         db.execute("UPDATE jobs SET released = released - ? WHERE job_no = ?", (untried, job_no))

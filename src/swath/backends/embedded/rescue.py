@@ -1,6 +1,7 @@
 """How leases are taken from workers that died or fell silent, and who is blamed for it. Runs inside one transaction.
 
-What ran when its worker died is a suspect; what ran alone, and was known to, has killed it. Before: leases.py.
+What ran when its worker was lost is a suspect. What ran alone, and was known to, when its worker died has killed it; if
+the worker only fell silent, nobody knows (domain/blame.py). Before: leases.py.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from swath.backends.embedded.leases import Times, give_back, held_items
 from swath.backends.embedded.progress import Progress
 from swath.backends.embedded.schema import STATE_CODES
 from swath.domain.attempt import Ended
-from swath.domain.failure import Failure, FailureKind
-from swath.domain.lease import POISON_CRASHES, RescuedLease
-from swath.domain.transitions import ItemState
+from swath.domain.blame import WORKER_SILENT, delay_after_silence, end_without_worker
+from swath.domain.failure import FailureKind
+from swath.domain.lease import RescuedLease
 
 __all__ = ["rescue"]
 
@@ -51,12 +52,11 @@ def rescue(
     count = first_piece(_cost(db, lease) for lease in lost)
     ran = {worker: running(worker) for worker in {lease.worker for lease in lost[:count]}}
     deaths = {lease.fence: note_death(db, times, lease.fence) if dead[lease.worker] else 0 for lease in lost[:count]}
-    taken = [(lease, _take_away(db, times, worker_id, lease, ran[lease.worker])) for lease in lost[:count]]
     found = [
-        msgspec.structs.replace(rescued, dead=dead[lease.worker], ending_deaths=deaths[lease.fence])
-        for lease, rescued in taken
+        _take_away(db, times, worker_id, _Lost(lease, ran[lease.worker], dead=dead[lease.worker]))
+        for lease in lost[:count]
     ]
-    return found, count < len(lost)
+    return [msgspec.structs.replace(one, ending_deaths=deaths[one.fence]) for one in found], count < len(lost)
 
 
 def _cost(db: sqlite3.Connection, lease: _Held) -> tuple[int, int]:
@@ -69,22 +69,36 @@ def _cost(db: sqlite3.Connection, lease: _Held) -> tuple[int, int]:
     return 3 * items + 4, stored_bytes(size) + (3 * items + 4) * PAGE_BYTES
 
 
-def _take_away(
-    db: sqlite3.Connection, times: Times, worker_id: str, lease: _Held, ran: Collection[tuple[int, int]]
-) -> RescuedLease:
+class _Lost(NamedTuple):
+    """A lease to be taken away, what its worker ran when it was last heard of, and whether it is proven dead."""
+
+    lease: _Held
+    ran: Collection[tuple[int, int]]
+    dead: bool
+
+
+def _take_away(db: sqlite3.Connection, times: Times, worker_id: str, lost: _Lost) -> RescuedLease:
+    lease = lost.lease
     job_no, fence = lease.job_no, lease.fence
-    held = held_items(db, job_no, fence, lease.seqs)
-    begun = shares.begun(db, job_no, lease.worker) if lease.alone else frozenset()
-    after = {seq: known.accused(crashed=seq in begun) if (fence, seq) in ran else known for seq, known in held.items()}
-    poison = {seq: known for seq, known in after.items() if known.tries.crashes >= POISON_CRASHES}
-    returned = {seq: known for seq, known in after.items() if seq not in poison}
-    give_back(db, job_no, returned)
-    _end_poison(db, times, job_no, poison)
+    after = _judged(db, lost)
+    ends = {
+        seq: end
+        for seq, known in after.items()
+        if (end := end_without_worker(seq, known.tries, known.attempts, known.silences)) is not None
+    }
+    returned = {seq: known for seq, known in after.items() if seq not in ends}
+    due = {
+        seq: times.boot + delay
+        for seq, known in returned.items()
+        if (delay := delay_after_silence(known.silences, times.lease_seconds)) > 0
+    }
+    give_back(db, job_no, returned, due)
+    _end(db, times, job_no, list(ends.values()))
     db.execute(
         "UPDATE leases SET rescued = 1, worker = ?, renewed = ?, expires = ? WHERE fence = ?",
         (worker_id, times.boot, times.expires, fence),
     )
-    shares.leave(db, job_no, lease.worker, held)
+    shares.leave(db, job_no, lease.worker, after)
     (job_id,) = db.execute("SELECT job_id FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
     return RescuedLease(
         fence=fence,
@@ -93,40 +107,44 @@ def _take_away(
         winners=_winners(db, job_no, fence, lease.seqs),
         returned=len(returned),
         silent_seconds=max(0.0, times.boot - lease.renewed),
+        dead=lost.dead,
     )
 
 
-def _end_poison(db: sqlite3.Connection, times: Times, job_no: int, items: dict[int, Progress]) -> None:
-    """An outcome like any other; it keeps the fence of the lease in which it was found out."""
-    if not items:
+def _judged(db: sqlite3.Connection, lost: _Lost) -> dict[int, Progress]:
+    """What is known of the items that the lease still held, now that its worker is lost."""
+    lease = lost.lease
+    held = held_items(db, lease.job_no, lease.fence, lease.seqs)
+    begun = shares.begun(db, lease.job_no, lease.worker) if lease.alone else frozenset()
+    return {
+        seq: known.accused(alone=seq in begun, died=lost.dead) if (lease.fence, seq) in lost.ran else known
+        for seq, known in held.items()
+    }
+
+
+def _end(db: sqlite3.Connection, times: Times, job_no: int, ends: list[Ended]) -> None:
+    """Outcomes like any other; they keep the fence of the lease in which that was found out."""
+    if not ends:
         return
     (generation,) = db.execute("SELECT generation FROM jobs WHERE job_no = ?", (job_no,)).fetchone()
-    ends = []
-    for seq, known in items.items():
-        told = f"its worker died {known.tries.crashes} times while it ran alone"
-        end = Ended(
-            seq=seq,
-            state=ItemState.FAILED,
-            failure=Failure.of(FailureKind.POISON, told),
-            attempts=known.attempts,
-            tries=known.tries,
-        )
+    for end in ends:
         db.execute(
             "UPDATE items SET state = ?, generation = ?, progress = NULL WHERE job_no = ? AND seq = ?",
-            (STATE_CODES[end.state], generation, job_no, seq),
+            (STATE_CODES[end.state], generation, job_no, end.seq),
         )
-        ends.append(end)
     outcomes.write_outcomes(db, times, job_no, generation, ends)
     outcomes.count(db, times, job_no, ends)
 
 
 def _winners(db: sqlite3.Connection, job_no: int, fence: int, seqs: bytes) -> tuple[str, ...]:
-    """Items that ended under the fence by their worker's word: what poison left behind is nobody's result."""
+    """Items that ended under the fence by their worker's word: what is left of those that a rescue failed is nobody's
+    result."""
     rows = db.execute(
         "SELECT i.item_id FROM json_each(CAST(?3 AS TEXT)) AS listed CROSS JOIN items AS i "
         "ON i.job_no = ?1 AND i.seq = listed.value JOIN outcomes AS o "
         "ON o.job_no = ?1 AND o.seq = i.seq AND o.generation = i.generation "
-        "WHERE i.fence = ?2 AND i.state <> 0 AND o.kind IS NOT ?4",
-        (job_no, fence, seqs, FailureKind.POISON.value),
+        "WHERE i.fence = ?2 AND i.state <> 0 AND o.kind IS NOT ?4 "
+        "AND json_extract(CAST(o.ended AS TEXT), '$.reason') IS NOT ?5",
+        (job_no, fence, seqs, FailureKind.POISON.value, WORKER_SILENT),
     )
     return tuple(item_id for (item_id,) in rows)

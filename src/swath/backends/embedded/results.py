@@ -6,11 +6,12 @@ them at their final place (rooms.py, packs.py), and the finish step writes manif
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,11 +20,12 @@ from typing import Any, Final, TypeVar
 
 from swath.backends.embedded import documents as documents_by_key
 from swath.backends.embedded import fenced_documents
-from swath.backends.embedded.disk_threads import DiskThreads
+from swath.backends.embedded.disk_threads import DiskThreads, in_folder_of
 from swath.backends.embedded.folders import (
     absent_files,
     clear_in_pieces,
     enter,
+    names,
     opened,
     parent_of,
     read_file,
@@ -31,8 +33,8 @@ from swath.backends.embedded.folders import (
     sync_folder,
 )
 from swath.backends.embedded.packs import Packs, read_pieces, read_wherever
-from swath.backends.embedded.rooms import Rooms
-from swath.domain.errors import LeaseLost
+from swath.backends.embedded.rooms import LEASES, Rooms
+from swath.domain.errors import FolderUnusable, LeaseLost
 from swath.domain.keys import encode
 from swath.domain.layout import PACKS
 from swath.domain.lease import LeasedItem
@@ -47,6 +49,7 @@ _KEYS_PER_READ: Final = 1_000
 _FILES_PER_PIECE: Final = 500
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _ASIDE: Final = ".deleted"
+_WRITTEN: Final = (".", LEASES, "items", PACKS.rstrip("/"), "manifests")  # by workers, below the folder of a job
 # A segment that begins with a dot would leave the job, or enter what has no final name yet.
 _KEY: Final = re.compile(r"[^./\0][^/\0]*(?:/[^./\0][^/\0]*)*")
 _PREFIX: Final = re.compile(r"(?:[^./\0][^/\0]*/)*(?:[^./\0][^/\0]*)?")
@@ -224,23 +227,39 @@ class FolderResults:
         """The job's folder."""
         return str(self._root / encode(job_id))
 
+    async def trouble(self, job_id: str) -> str | None:
+        """Looks at the folders in which workers write."""
+        try:
+            await self._with_job(job_id, _check_folders)
+        except FileNotFoundError:
+            return None
+        except FolderUnusable as error:
+            return str(error)
+        return None
+
     async def _with_job(self, job_id: str, work: Callable[[int], T], *, create: bool = False) -> T:
         """Runs `work` on the job's open folder, in a thread. Raises FileNotFoundError when there is none."""
 
         def blocking() -> T:
-            with opened(self._open_job(job_id, create=create)) as job:
+            with self._job(job_id, create=create) as job:
                 return work(job)
 
         return await self._threads.run(blocking)
 
-    def _open_job(self, job_id: str, *, create: bool = False) -> int:
+    @contextmanager
+    def _job(self, job_id: str, *, create: bool = False) -> Iterator[int]:
+        """The job's open folder. What is wrong below it is of this job alone."""
         if create:
             self._root.mkdir(parents=True, exist_ok=True)
-        with opened(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
-            return enter(root, encode(job_id), create=create)
+        with (
+            opened(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root,
+            in_folder_of(job_id, self._root / encode(job_id)),
+            opened(enter(root, encode(job_id), create=create)) as job,
+        ):
+            yield job
 
     def _walk(self, job_id: str, prefix: str) -> Generator[list[str]]:
-        with suppress(FileNotFoundError), opened(self._open_job(job_id)) as job:
+        with suppress(FileNotFoundError), self._job(job_id) as job:
             walk = (key for _, _, key in documents_by_key.walk(job, prefix))
             while found := list(islice(walk, _KEYS_PER_READ)):
                 yield found
@@ -251,7 +270,7 @@ class FolderResults:
             root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
             return
-        with opened(root):
+        with opened(root), in_folder_of(job_id, self._root / encode(job_id)):
             path = encode(job_id)
             aside = f"{_ASIDE}-{hashlib.sha256(path.encode()).hexdigest()[:32]}"  # no encoded name begins with a dot
             yield from clear_in_pieces(root, aside, _FILES_PER_PIECE)  # of a removal that was cut short
@@ -262,6 +281,22 @@ class FolderResults:
                 while path := path.rpartition("/")[0]:
                     os.rmdir(path, dir_fd=root)
             yield from clear_in_pieces(root, aside, _FILES_PER_PIECE)
+
+
+def _check_folders(job: int) -> None:
+    """Raises OSError for the first of the folders in which workers write that is none, or may not be written to."""
+    for name in _WRITTEN:
+        with suppress(FileNotFoundError), opened(enter(job, name)) as folder:
+            _check_access(folder, name)
+            rooms = names(folder) if name == LEASES else ()
+            for room in rooms:
+                with suppress(FileNotFoundError), opened(enter(folder, room)) as below:
+                    _check_access(below, f"{name}/{room}")
+
+
+def _check_access(folder: int, name: str) -> None:
+    if not os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True):
+        raise PermissionError(errno.EACCES, "no permission", name)
 
 
 def _check(safe: re.Pattern[str], key: str) -> None:

@@ -42,7 +42,7 @@ from swath.backends.host.presence import Presence
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.backlog import Backlog
 from swath.domain.ending import EndingProgress
-from swath.domain.errors import StoreUnavailable, UserError
+from swath.domain.errors import StoreUnavailable, SwathError, UserError
 from swath.domain.item import ItemFilter, ItemRecord
 from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.lease import Directive, Grant, Lease, Report, RescuedLease
@@ -253,9 +253,11 @@ class EmbeddedStore(EmbeddedService):
     ) -> JobStatus:
         return await self._change(lease.job.job_id, endings.end, self._times(), lease, state, manifest, webhook)
 
-    async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
+    async def claim_deletion(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
         self._enter(worker_id)
-        return await self._db.write_news(_job_of, deletion.claim_deletion, self._times(), worker_id, job_id)
+        return await self._db.write_news(_job_of, deletion.claim_deletion, self._times(), worker_id, job_id, without)
 
     async def purge(self, lease: Lease, limit: int) -> int:
         while (left := await self._change(lease.job.job_id, deletion.purge, lease, limit)) is None:
@@ -266,8 +268,18 @@ class EmbeddedStore(EmbeddedService):
 
     async def close(self) -> None:
         """Also lets go of this process's presence, so that what it still holds is rescued at once."""
+        with_leases = await self._with_leases()
         await self._db.close()
-        self._presence.leave()
+        self._presence.leave(with_leases)
+
+    async def _with_leases(self) -> Collection[str]:
+        """Workers of this process that have leases, or may have."""
+        if not self._presence.workers:
+            return ()
+        try:
+            return await self._db.read(leases.holders)
+        except SwathError:
+            return self._presence.workers
 
 
 def _with_holder(status: JobStatus, holder: Holder | None) -> JobStatus:

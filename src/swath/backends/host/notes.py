@@ -13,9 +13,11 @@ from typing import Final
 
 from swath.domain.job import WaitingFor
 
-__all__ = ["Notes", "read_running", "read_waiting_for"]
+__all__ = ["Notes", "is_own_file", "read_running", "read_waiting_for"]
 
-_HEADER_BYTES: Final = 16  # the first says what it waits for
+_HEADER_BYTES: Final = 16  # the first says what it waits for, the last eight are the stamp
+_STAMP: Final = struct.Struct("<Q")
+_STAMP_AT: Final = 8
 _NOTE: Final = struct.Struct("<QQ")  # fence, seq; all zero where nothing is noted
 _NOTES: Final = 4_000  # room that is written beforehand; more than these are noted if the disk allows it
 _WAITING: Final = (None, *WaitingFor)
@@ -24,8 +26,8 @@ _WAITING: Final = (None, *WaitingFor)
 class Notes:
     """What the worker that holds the file writes there."""
 
-    def __init__(self, descriptor: int) -> None:
-        """Raises OSError when there is no room for it."""
+    def __init__(self, descriptor: int, former: Notes | None = None) -> None:
+        """Takes over what the `former` file said. Raises OSError when there is no room for it."""
         self._descriptor = descriptor
         self._places: dict[tuple[int, int], int] = {}
         self._free: list[int] = []  # places that were used before
@@ -34,6 +36,9 @@ class Notes:
             raise OSError("a lock file was cut short")
         os.ftruncate(descriptor, len(empty))
         self._memory = mmap.mmap(descriptor, len(empty))
+        if former is not None:
+            former.copy_to(self)
+        _STAMP.pack_into(self._memory, _STAMP_AT, os.fstat(descriptor).st_ino)
 
     def begin(self, fence: int, seq: int) -> None:
         """The item runs."""
@@ -55,6 +60,12 @@ class Notes:
         """Whether an item runs."""
         return bool(self._places)
 
+    def copy_to(self, other: Notes) -> None:
+        """The other file says the same from now on."""
+        other.wait_for(_WAITING[self._memory[0]])
+        for fence, seq in self._places:
+            other.begin(fence, seq)
+
     def wait_for(self, what: WaitingFor | None) -> None:
         """What it waits for from now on."""
         self._memory[0] = _WAITING.index(what)
@@ -68,6 +79,14 @@ class Notes:
             _NOTE.pack_into(self._memory, _HEADER_BYTES + place * _NOTE.size, fence, seq)
         else:
             os.pwrite(self._descriptor, _NOTE.pack(fence, seq), _HEADER_BYTES + place * _NOTE.size)
+
+
+def is_own_file(descriptor: int) -> bool:
+    """Whether a worker made this very file: then it carries the number of its own inode.
+
+    A copy, a file restored from a backup and an empty file do not, so they say nothing about any process."""
+    stamp = os.pread(descriptor, _STAMP.size, _STAMP_AT)
+    return len(stamp) == _STAMP.size and _STAMP.unpack(stamp)[0] == os.fstat(descriptor).st_ino
 
 
 def read_running(descriptor: int) -> frozenset[tuple[int, int]]:

@@ -1,20 +1,25 @@
 """Who is alive on this machine: every worker holds a lock on a file of its own, and the system lets go of it when the
 process dies. So the leases of the dead are freed at once instead of when their time is over, and the notes in the file
-(notes.py) say what they ran. Used by the stores whose workers share a host: embedded alone, aws among others."""
+(notes.py) say what they ran. Used by the stores whose workers share a host: embedded alone, aws among others.
+
+Only a file that its worker wrote, and whose lock is free, proves a death. A missing or replaced file proves nothing:
+the worker may be alive, and writes its file again with its next question to the store."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import socket
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum, auto
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from swath.backends.host.notes import Notes, read_running, read_waiting_for
+from swath.backends.host.notes import Notes, is_own_file, read_running, read_waiting_for
 from swath.domain.errors import UserError
 from swath.domain.job import WaitingFor
 
@@ -23,26 +28,61 @@ __all__ = ["Presence"]
 _SUFFIX: Final = ".lock"
 _PATIENCE_SECONDS: Final = 0.2  # with somebody who looks whether a worker is dead, and so holds its lock for a moment
 
+_log = logging.getLogger("swath.presence")
+
+
+class _Held(NamedTuple):
+    """The open and locked file of a worker of this process."""
+
+    descriptor: int
+    notes: Notes
+
+    def close(self) -> None:
+        self.notes.close()
+        os.close(self.descriptor)
+
+
+class _Proof(Enum):
+    """What a worker's file proves."""
+
+    ALIVE = auto()  # a process holds the lock
+    DEAD = auto()  # the worker wrote it, and nobody holds the lock
+    NOTHING = auto()  # it is missing, cannot be read, or no worker wrote it
+
 
 class Presence:
     """Lock files of workers in one folder. A worker id is a plain file name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held: dict[str, tuple[int, Notes]] = {}
+        self._held: dict[str, _Held] = {}
         self._host = ""
 
     def enter(self, worker_id: str) -> None:
-        """Marks a worker of this process as alive until `leave` or death. Another process may not have it.
+        """Marks a worker of this process as alive until `leave` or death. Another process may not have it. Called again
+        and again: writes the file anew if it was removed or replaced.
 
-        Raises OSError when the file cannot be made.
+        Raises OSError when the file cannot be made; for a worker that had one that is only logged.
         """
-        if worker_id in self._held:
+        held = self._held.get(worker_id)
+        if held is None:
+            self._held[worker_id] = self._made(worker_id)
             return
+        try:
+            if _same_file(held.descriptor, self._path(worker_id)):
+                return
+            self._held[worker_id] = self._made(worker_id, held.notes)
+        except OSError as error:
+            _log.warning("the lock file of worker %s is gone and cannot be written again: %s", worker_id, error)
+            return
+        held.close()
+        _log.warning("the lock file of worker %s was removed or replaced; it was written again", worker_id)
+
+    def _made(self, worker_id: str, former: Notes | None = None) -> _Held:
         self._folder.mkdir(parents=True, exist_ok=True)
         descriptor = self._locked(worker_id)
         try:
-            self._held[worker_id] = descriptor, Notes(descriptor)
+            return _Held(descriptor, Notes(descriptor, former))
         except OSError:
             os.close(descriptor)
             raise
@@ -62,24 +102,31 @@ class Presence:
 
     @property
     def host(self) -> str:
-        """Names the folder and this start of the machine: who says the same sees the same lock files.
+        """Names the place of the folder and this start of the machine: who says the same sees the same lock files, also
+        after the folder was removed and made again.
 
         Raises OSError when the folder cannot be made.
         """
         if not self._host:
             self._folder.mkdir(parents=True, exist_ok=True)
-            found = self._folder.stat()
-            named = f"{_boot_id()}/{socket.gethostname()}/{found.st_dev}/{found.st_ino}"
+            place = self._folder.resolve()
+            found = place.parent.stat()
+            named = f"{_boot_id()}/{socket.gethostname()}/{found.st_dev}/{found.st_ino}/{place.name}"
             self._host = hashlib.blake2b(named.encode(), digest_size=6).hexdigest()
         return self._host
+
+    @property
+    def workers(self) -> Collection[str]:
+        """Those of this process."""
+        return tuple(self._held)
 
     def holds(self, worker_id: str) -> bool:
         """Whether the worker belongs to this process."""
         return worker_id in self._held
 
     def knows(self, worker_id: str) -> bool:
-        """Whether the worker has a file here, and so notes."""
-        return self._path(worker_id).exists()
+        """Whether the worker has a file of its own here, and so notes."""
+        return worker_id in self._held or self._look(worker_id) is not _Proof.NOTHING
 
     def begin(self, worker_id: str, fence: int, *seqs: int) -> None:
         """Notes that items run."""
@@ -105,7 +152,7 @@ class Presence:
         """Notes what a worker of this process waits for."""
         held = self._held.get(worker_id)
         if held is not None:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # another thread may just have closed it, to write the file again
                 held[1].wait_for(what)
 
     def waiting_for(self) -> WaitingFor | None:
@@ -113,7 +160,7 @@ class Presence:
         for worker_id in self._known():
             with suppress(OSError), self._opened(worker_id) as descriptor:
                 what = read_waiting_for(descriptor)
-                if what is not None and not self.is_dead(worker_id):
+                if what is not None and (worker_id in self._held or self._look(worker_id) is _Proof.ALIVE):
                     return what
         return None
 
@@ -124,35 +171,43 @@ class Presence:
         return frozenset()
 
     def dead(self) -> list[str]:
-        """Workers whose processes are gone and whose files are not."""
-        return [worker_id for worker_id in self._known() if self.is_dead(worker_id)]
+        """Workers whose processes are gone and whose files are not. Removes files that no worker wrote."""
+        found = {worker_id: self._look(worker_id) for worker_id in self._known() if worker_id not in self._held}
+        for worker_id, proof in found.items():
+            if proof is _Proof.NOTHING:
+                self.forget(worker_id)
+        return [worker_id for worker_id, proof in found.items() if proof is _Proof.DEAD]
 
     def is_dead(self, worker_id: str) -> bool:
-        """Whether the worker's process is surely gone. A frozen one is not."""
-        if worker_id in self._held:
-            return False
+        """Whether it is proven that the worker's process is gone. Not of one that is frozen, nor of one whose file is
+        missing or was replaced: such a worker may be alive."""
+        return worker_id not in self._held and self._look(worker_id) is _Proof.DEAD
+
+    def _look(self, worker_id: str) -> _Proof:
         try:
             with self._opened(worker_id) as descriptor:
-                return _lock(descriptor)
-        except FileNotFoundError:
-            return True
-        except OSError:  # somebody else's file
-            return False
+                if not _lock(descriptor):
+                    return _Proof.ALIVE
+                return _Proof.DEAD if is_own_file(descriptor) else _Proof.NOTHING
+        except OSError:  # there is none, or it is somebody else's
+            return _Proof.NOTHING
 
     def forget(self, worker_id: str) -> None:
-        """Removes the file of a dead worker."""
+        """Removes the file of a worker if nobody holds its lock."""
         with suppress(OSError), self._opened(worker_id) as descriptor:
             if worker_id not in self._held and _lock(descriptor):
                 self._path(worker_id).unlink(missing_ok=True)
 
-    def leave(self) -> None:
-        """Lets go of all locks of this process. Of a worker that leaves while items run the notes stay: a scraper may
+    def leave(self, with_leases: Collection[str] = ()) -> None:
+        """Lets go of all locks of this process. The files stay of workers `with_leases`, so that the next worker sees
+        that these are gone and frees what they hold at once; and of a worker that leaves while items run: a scraper may
         have made it leave, and whoever rescues its leases must know which."""
-        for worker_id, (descriptor, notes) in self._held.items():
-            if not notes.anything_runs:
-                self._path(worker_id).unlink(missing_ok=True)
-            notes.close()
-            os.close(descriptor)
+        for worker_id, held in self._held.items():
+            path = self._path(worker_id)
+            with suppress(OSError):
+                if not held.notes.anything_runs and worker_id not in with_leases and _same_file(held.descriptor, path):
+                    path.unlink(missing_ok=True)
+            held.close()
         self._held.clear()
 
     def _known(self) -> list[str]:

@@ -94,13 +94,16 @@ class MemoryEndings:
             del self._shelves.leases[lease.fence]
             return self._shelves.status(job)
 
-    async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
+    async def claim_deletion(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
         with self._shelves.open():
             confirmed = min(self._shelves.look_at_clocks().confirmed_wall, self._shelves.clock.now())
             for name, job in self._shelves.jobs.items():
                 due = None if job.deleting else delete_at(job.order, job.started_at, job.ended_at)
+                wanted = name not in without and job_id in (None, name)
                 may_go = job.deleting or (due is not None and due <= confirmed)
-                if job_id in (None, name) and may_go and not self._shelves.leases_of(name):
+                if wanted and may_go and not self._shelves.leases_of(name):
                     job.deleting = True
                     return self._hand_out(worker_id, job, Right.DELETE, due)
             return None

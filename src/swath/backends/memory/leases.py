@@ -9,11 +9,10 @@ import msgspec
 from swath.backends.memory.finishing import MemoryFinishing
 from swath.backends.memory.records import Right, StoredItem, StoredJob, StoredLease, StoredShare
 from swath.domain.attempt import Ended
+from swath.domain.blame import delay_after_silence, end_without_worker, ended_without_worker
 from swath.domain.ending import put_off_seconds
-from swath.domain.failure import Failure, FailureKind
 from swath.domain.job import WaitingFor
-from swath.domain.lease import POISON_CRASHES, Directive, Lease, RescuedLease
-from swath.domain.transitions import ItemState
+from swath.domain.lease import Directive, Lease, RescuedLease
 
 __all__ = ["MemoryLeases"]
 
@@ -69,31 +68,29 @@ class MemoryLeases(MemoryFinishing):
         job = self._shelves.job(lease.job_id)
         share = job.shares.get(lease.worker_id, StoredShare())
         held = {seq: stored for seq in lease.seqs if (stored := self._held(job, lease, seq)) is not None}
+        died = lease.worker_id in self._shelves.dead
         for seq, stored in held.items():
             if blamed and seq in lease.running:
-                self._blame(stored, alone=lease.alone and seq in share.begun)
-            if stored.tries.crashes >= POISON_CRASHES:
-                self._end_poison(job, lease, stored)
+                self._blame(stored, alone=lease.alone and seq in share.begun, died=died)
+            end = end_without_worker(seq, stored.tries, stored.attempts, stored.silences) if blamed else None
+            if end is not None:
+                self._end_lost(job, lease, stored, end)
             else:
-                self._give_back(job, stored)
+                delay = delay_after_silence(stored.silences, self._shelves.lease_seconds) if blamed else 0.0
+                self._give_back(job, stored, self._shelves.clock.boot() + delay if delay else 0.0)
         share.queued = tuple(seq for seq in share.queued if seq not in held)
         share.begun = tuple(seq for seq in share.begun if seq not in held)
         return sum(stored.past is None for stored in held.values())
 
-    def _blame(self, stored: StoredItem, *, alone: bool) -> None:
-        """Only an item that ran alone, and was known to, has surely killed its worker."""
+    def _blame(self, stored: StoredItem, *, alone: bool, died: bool) -> None:
+        """Only an item that ran alone, and was known to, when its worker died has surely killed it."""
         stored.suspect = True
-        if alone:
+        if alone and died:
             stored.tries = msgspec.structs.replace(stored.tries, crashes=stored.tries.crashes + 1)
+        elif alone:
+            stored.silences += 1
 
-    def _end_poison(self, job: StoredJob, lease: StoredLease, stored: StoredItem) -> None:
-        end = Ended(
-            seq=stored.item.seq,
-            state=ItemState.FAILED,
-            failure=Failure.of(FailureKind.POISON, f"its worker died {stored.tries.crashes} times while it ran alone"),
-            attempts=stored.attempts,
-            tries=stored.tries,
-        )
+    def _end_lost(self, job: StoredJob, lease: StoredLease, stored: StoredItem, end: Ended) -> None:
         self._shelves.end_item(job, stored, end, lease.fence)
         self._record(job, [end])
 
@@ -133,7 +130,6 @@ class MemoryLeases(MemoryFinishing):
 
 
 def _won(stored: StoredItem, fence: int) -> bool:
-    """Whether it ended under the fence by its worker's word; what poison left behind is nobody's result."""
+    """Whether it ended under the fence by its worker's word, and not because the worker was lost."""
     end = stored.ended
-    poison = end is not None and end.failure is not None and end.failure.kind is FailureKind.POISON
-    return end is not None and stored.fence == fence and not poison
+    return end is not None and stored.fence == fence and not ended_without_worker(end)

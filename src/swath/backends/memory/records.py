@@ -38,6 +38,7 @@ class StoredItem:
     tries: Tries = field(default_factory=Tries)
     attempts: tuple[Attempt, ...] = ()
     suspect: bool = False
+    silences: int = 0  # of its workers while it ran alone, since it was last tried
     past: PastEnd | None = None
     earlier: tuple[PastEnd, ...] = ()
 
@@ -63,6 +64,7 @@ class StoredItem:
         """What its worker did to it; a suspect that was tried and killed nobody is none any more."""
         tried = (back.tries, back.attempts) != (self.tries, self.attempts)
         self.suspect = self.suspect and not tried
+        self.silences = 0 if tried else self.silences
         self.tries, self.attempts = back.tries, back.attempts
 
     def begin_again(self) -> None:
@@ -70,7 +72,7 @@ class StoredItem:
         assert self.past is not None  # noqa: S101 only ended items are selected
         self.earlier += (self.past,)
         self.past, self.fence, self.due, self.came_back = None, 0, 0.0, False
-        self.tries, self.attempts, self.suspect = Tries(), (), False
+        self.tries, self.attempts, self.suspect, self.silences = Tries(), (), False, 0
 
 
 class Right(Enum):

@@ -181,6 +181,10 @@ class MemoryResults:
         """The fences whose rooms have not been settled."""
         return sorted(self.rooms[job_id])
 
+    async def trouble(self, job_id: str) -> str | None:  # noqa: ARG002 it is the same of every job
+        """Nothing: no place is of one job alone."""
+        return None
+
     def location(self, job_id: str) -> str:
         """Nowhere a person could look."""
         return f"memory:{encode(job_id)}"

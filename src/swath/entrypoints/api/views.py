@@ -81,8 +81,8 @@ class EndingView(BaseModel):
 
 
 class JobView(BaseModel):
-    """A job as it stands. `waiting_for` is what holds it up through no fault of its own; `held_by` is the process that
-    keeps all others from writing to the store, if it is known."""
+    """A job as it stands. `waiting_for` is what holds it up through no fault of its own, `waiting_reason` says more;
+    `held_by` is the process that keeps all others from writing to the store, if it is known."""
 
     job_id: str
     status: JobState
@@ -97,6 +97,7 @@ class JobView(BaseModel):
     waiting_for: str | None
     held_by: str | None
     ending: EndingView | None
+    waiting_reason: str | None
     sites: list[SiteView]
     circuit: CircuitView
     scraper_id: str

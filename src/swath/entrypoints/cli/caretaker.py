@@ -22,7 +22,7 @@ STEP_SECONDS = 0.1
 async def bring_to_end(services: Services, job_id: str) -> JobStatus:
     """Answers with the job once it has ended, or as it stands when living workers still hold items of it then."""
     worker_id, clock = new_worker_id(), services.clock
-    rescuer = Rescuer(services.store, services.storage, services.sites, worker_id)
+    rescuer = Rescuer(services.store, services.storage, services.sites, clock, worker_id)
     finisher = make_finisher(services, worker_id, job_id)
     deadline = clock.boot() + PATIENCE_SECONDS
     while True:
@@ -39,7 +39,7 @@ async def bring_to_end(services: Services, job_id: str) -> JobStatus:
 async def remove(services: Services, job_id: str) -> bool:
     """Deletes a job that is marked for it; answers whether it is gone, or another process is still at it."""
     worker_id, clock = new_worker_id(), services.clock
-    rescuer = Rescuer(services.store, services.storage, services.sites, worker_id)
+    rescuer = Rescuer(services.store, services.storage, services.sites, clock, worker_id)
     remover = make_remover(services, worker_id, job_id)
     deadline = clock.boot() + PATIENCE_SECONDS
     while clock.boot() < deadline:

@@ -148,7 +148,8 @@ def troubles(status: JobStatus) -> list[str]:
 def waiting(status: JobStatus) -> str:
     """What a job waits for, and which process it has to wait for."""
     held = f", which is held by {status.held_by}" if status.held_by is not None else ""
-    return f"waiting for the {status.waiting_for}{held}"
+    why = f": {_plain(status.waiting_reason)}" if status.waiting_reason else ""
+    return f"waiting for the {status.waiting_for}{held}{why}"
 
 
 def _ending(job_id: str, ending: Ending) -> str:

@@ -131,7 +131,9 @@ async def _look(services: Services, before: JobStatus, display: Display) -> JobS
     job_id = status.job.job_id
     if status.waiting_for is not None and before.waiting_for is None:
         held = f" (held by {status.held_by})" if status.held_by is not None else ""
-        display.note(f"job {job_id} waits for the {status.waiting_for}{held}, and goes on by itself when it is back")
+        why = f" ({status.waiting_reason})" if status.waiting_reason else ""
+        what = f"{status.waiting_for}{held}{why}"
+        display.note(f"job {job_id} waits for the {what}, and goes on by itself when it is back")
     if status.state is JobState.PAUSED and before.state is not JobState.PAUSED and status.circuit_opened is None:
         display.note(f"job {job_id} is paused; waiting for `{command('jobs', 'resume', job_id)}`")
     return status

@@ -10,10 +10,21 @@ import logging
 from typing import Protocol
 
 from swath.domain.ending import TELL_DEATHS, put_off_seconds
-from swath.domain.errors import StoreUnavailable
+from swath.domain.errors import (
+    BadInput,
+    Conflict,
+    FolderUnusable,
+    StoreUnavailable,
+    SwathError,
+    UnknownName,
+    UserError,
+)
+from swath.domain.job import WaitingFor
 from swath.domain.lease import RescuedLease
 from swath.observe.crash_points import reach
+from swath.pipeline.finish.put_offs import PutOffs
 from swath.pipeline.finish.settling import settle_for
+from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
 from swath.ports.lease_book import LeaseBook
 from swath.ports.result_storage import ResultStorage
@@ -33,17 +44,19 @@ class RescueBook(LeaseBook, JobStore, Protocol):
 class Rescuer:
     """One pass is one `run_once`; the worker's loop calls it every half second or so."""
 
-    def __init__(self, book: RescueBook, storage: ResultStorage, sites: SiteBook, worker_id: str) -> None:
+    def __init__(self, book: RescueBook, storage: ResultStorage, sites: SiteBook, clock: Clock, worker_id: str) -> None:
         self._book = book
         self._sites = sites
         self._storage = storage
         self._worker_id = worker_id
-        self._behind: list[RescuedLease] = []  # still to be cleaned up
+        self._behind: dict[int, RescuedLease] = {}  # still to be cleaned up, by fence
+        self._put_offs = PutOffs[int](clock)
         self._away: StoreUnavailable | None = None
         self._pause = 0
 
     async def run_once(self) -> list[RescuedLease]:
-        """Frees the items, then cleans up behind each lease and releases it.
+        """Frees the items, then cleans up behind each lease and releases it. A lease that cannot be cleaned up is put
+        off for longer and longer, and the others go on: its job's folder may be damaged.
 
         What was not there is raised again until a rescue has gone through: the store may answer and its disk be full.
         """
@@ -66,26 +79,56 @@ class Rescuer:
         dead = {lease.worker_id for lease in rescued if lease.dead}
         if dead:
             await self._sites.forget(dead)
-        self._behind += rescued
-        while self._behind:
-            lease = self._behind[0]
-            await settle_for(self._book, self._storage, lease.job_id, lease.fence, lease.winners)
-            del self._behind[0]
-            await self._book.release(self._worker_id, lease.fence)
-            _log.warning(
-                "lease %d of job %s was taken from %s after %.1f s of silence; %d items go back",
-                lease.fence,
-                lease.job_id,
-                lease.worker_id,
-                lease.silent_seconds,
-                lease.returned,
-            )
-            if lease.ending_deaths:
-                _log.log(
-                    logging.ERROR if lease.ending_deaths >= TELL_DEATHS else logging.WARNING,
-                    "a worker died while it ended job %s (death %d); the next try is due in %g s",
-                    lease.job_id,
-                    lease.ending_deaths,
-                    put_off_seconds(lease.ending_deaths),
-                )
+        self._behind |= {lease.fence: lease for lease in rescued}
+        away: StoreUnavailable | None = None
+        waiting = self._put_offs.waiting
+        for lease in [lease for fence, lease in self._behind.items() if fence not in waiting]:
+            try:
+                await self._clean_up(lease)
+            except StoreUnavailable as error:
+                if error.waiting_for is not WaitingFor.DISK:
+                    raise
+                away = error
+        if away is not None:
+            raise away
         return rescued
+
+    async def _clean_up(self, lease: RescuedLease) -> None:
+        """Raises StoreUnavailable; what is wrong with this lease alone is put off."""
+        try:
+            await settle_for(self._book, self._storage, lease.job_id, lease.fence, lease.winners)
+        except Exception as error:
+            if _is_of_all(error):
+                raise
+            if self._put_offs.failed(lease.fence, error):
+                told = "lease %d of job %s cannot be cleaned up and is tried again, other leases go on: %s"
+                trace = None if isinstance(error, SwathError) else error
+                _log.error(told, lease.fence, lease.job_id, error, exc_info=trace)
+            return
+        self._put_offs.worked(lease.fence)
+        del self._behind[lease.fence]
+        await self._book.release(self._worker_id, lease.fence)
+        _log.warning(
+            "lease %d of job %s was taken from %s after %.1f s of silence; %d items go back",
+            lease.fence,
+            lease.job_id,
+            lease.worker_id,
+            lease.silent_seconds,
+            lease.returned,
+        )
+        if lease.ending_deaths:
+            _log.log(
+                logging.ERROR if lease.ending_deaths >= TELL_DEATHS else logging.WARNING,
+                "a worker died while it ended job %s (death %d); the next try is due in %g s",
+                lease.job_id,
+                lease.ending_deaths,
+                put_off_seconds(lease.ending_deaths),
+            )
+
+
+def _is_of_all(error: Exception) -> bool:
+    """Whether no other lease could be cleaned up either: the store or the disk is away, or a person has to do something
+    about the place as a whole."""
+    if isinstance(error, StoreUnavailable):
+        return not isinstance(error, FolderUnusable)
+    return isinstance(error, UserError) and not isinstance(error, (BadInput, Conflict, UnknownName))

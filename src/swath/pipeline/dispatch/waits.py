@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from swath.domain.errors import LeaseLost, StoreUnavailable
+from swath.domain.errors import FolderUnusable, LeaseLost, StoreUnavailable
 from swath.domain.job import WaitingFor
 from swath.ports.clock import Clock
 from swath.ports.lease_book import LeaseBook
@@ -36,13 +36,27 @@ class Waits:
         self._clock = clock
         self._worker_id = worker_id
         self._open: dict[str, WaitingFor] = {}
+        self._unusable: dict[str, str] = {}  # what was last said of the folder of a job
         self._told: WaitingFor | None = None
         self._told_late = False  # that it is late was all there was to say
         self._lock = threading.Lock()
 
     def met(self, who: str, error: StoreUnavailable) -> None:
-        """Something did not answer. Told every time, in case that the last word did not arrive."""
-        self._met(who, error.waiting_for, str(error), late=False)
+        """Something did not answer. Told every time, in case that the last word did not arrive.
+
+        A damaged folder of one job is only logged: other jobs go on, and the status of that job names the folder."""
+        if isinstance(error, FolderUnusable):
+            self._met_unusable(who, str(error))
+        else:
+            self._met(who, error.waiting_for, str(error), late=False)
+
+    def _met_unusable(self, who: str, why: str) -> None:
+        with self._lock:
+            if self._unusable.get(who) != why:
+                _log.error("%s: %s; other jobs go on", who, why)
+            self._unusable[who] = why
+            if self._open.pop(who, None) is not None:
+                self._tell("only the results folder of one job cannot be used", late=False)
 
     def _met(self, who: str, what: WaitingFor, why: str, *, late: bool) -> None:
         with self._lock:
@@ -51,6 +65,7 @@ class Waits:
 
     def over(self, who: str) -> None:
         """It answers again, or nobody asks any more."""
+        self._unusable.pop(who, None)
         if who in self._open:
             with self._lock:
                 del self._open[who]

@@ -12,6 +12,7 @@ import msgspec
 from swath.domain.errors import (
     BadInput,
     Conflict,
+    FolderUnusable,
     LeaseLost,
     StoreReplaced,
     StoreUnavailable,
@@ -55,6 +56,10 @@ async def keep_doing(chore: Chore, waits: Waits, stop: asyncio.Event) -> None:
             await (_until(stop, chore.act()) if chore.breaks_off else chore.act())
             waits.over(chore.name)
             told = ""
+        except (
+            FolderUnusable
+        ):  # of one job: its status names it, whoever put it off has logged it, and the others go on
+            waits.over(chore.name)
         except StoreUnavailable as error:
             waits.met(chore.name, error)
             retry_seconds = RETRY_STORE_SECONDS

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from swath.domain.attempt import Ended, HandedBack
-from swath.domain.errors import LeaseLost, StoreUnavailable
+from swath.domain.errors import FolderUnusable, LeaseLost, StoreUnavailable
 from swath.domain.job import WaitingFor
 from swath.domain.lease import Directive, Grant, Report
 from swath.observe.crash_points import reach
@@ -25,6 +25,14 @@ from swath.ports.result_storage import ResultStorage
 __all__ = ["Committer"]
 
 T = TypeVar("T")
+
+
+class _JobUnusable(Exception):
+    """The job's results folder is damaged, and the lease is given up for it."""
+
+    def __init__(self, reason: FolderUnusable) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class Committer:
@@ -51,9 +59,16 @@ class Committer:
 
     async def run(self) -> None:
         """Commits until nothing is left, then settles and releases the lease."""
+        try:
+            await self._run()
+        except _JobUnusable as unusable:
+            await self._leave_job(unusable.reason)
+
+    async def _run(self) -> None:
         runner, lease = self._runner, self._runner.lease
         try:
-            await self._stored(self._keeper.open)
+            await self._stored(self._keeper.open, waits=False)
+            runner.floor.holds.usable(lease.job.job_id)
             if lease.alone:
                 await self._begin_alone()
             runner.start_ready()
@@ -74,6 +89,16 @@ class Committer:
         reach("before_release")
         await self._stored(self._keeper.settle)
         await self._patiently(WaitingFor.STORE, lambda: self._book.release(lease.worker_id, lease.fence))
+
+    async def _leave_job(self, reason: FolderUnusable) -> None:
+        """Gives up the lease of a job whose folder is damaged. What may have ended under it is published by whoever
+        rescues it, once that can be done."""
+        runner = self._runner
+        runner.floor.holds.leave(runner.lease.job.job_id, reason)
+        runner.abandon()
+        if not self._may_have_won:
+            with contextlib.suppress(StoreUnavailable):  # then it is rescued when its time is over
+                await self._book.release(runner.lease.worker_id, runner.lease.fence)
 
     async def _group(self) -> list[Outcome]:
         """What is to be written next. The longer the store takes, the more is gathered for it."""
@@ -148,8 +173,19 @@ class Committer:
             await self._stored(lambda: self._keeper.publish(winners))
             reach("after_publish")
 
-    async def _stored(self, call: Callable[[], Awaitable[T]]) -> T:
-        return await self._patiently(WaitingFor.DISK, call)
+    async def _stored(self, call: Callable[[], Awaitable[T]], *, waits: bool = True) -> T:
+        """Raises _JobUnusable when the job's folder is damaged and the lease does not wait for that: it has nothing to
+        lose yet, or it is a suspect's, while which nothing else may run."""
+
+        async def asked() -> T:
+            try:
+                return await call()
+            except FolderUnusable as error:
+                if waits and not self._runner.lease.alone:
+                    raise
+                raise _JobUnusable(error) from error
+
+        return await self._patiently(WaitingFor.DISK, asked)
 
     async def _patiently(self, asked: WaitingFor, call: Callable[[], Awaitable[T]]) -> T:
         """Asks again for as long as the store or the disk is not there; the lease's own clock sets the end."""

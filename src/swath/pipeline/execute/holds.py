@@ -1,22 +1,28 @@
-"""Holds: jobs that this worker leaves alone for a while, because the site they need is not to be visited now.
+"""Holds: jobs that this worker leaves alone for a while, because the site they need is not to be visited now, or their
+results folder cannot be used.
 
-Before: an attempt found its site held (runner.py). After: worker.py claims no lease of such a job until it is over.
+Before: an attempt found its site held (runner.py), or a lease found the folder damaged (committer.py). After: worker.py
+claims no lease of such a job until it is over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Final, NamedTuple
 
-from swath.domain.errors import SiteHeld, StoreUnavailable, UserError
+from swath.domain.errors import FolderUnusable, SiteHeld, StoreUnavailable, UserError
 from swath.domain.job import Job
 from swath.domain.site_circuit import HOPELESS_PROBES
+from swath.pipeline.finish.put_offs import PutOffs
 from swath.ports.clock import Clock
 from swath.ports.lease_book import LeaseBook
 from swath.web.passage import Network
 
 __all__ = ["Hold", "Holds"]
+
+_log = logging.getLogger("swath.worker")
 
 # A job may have other sites further down its list. Its items that wait make room for them: the more there are, the
 # longer each waits, so that those which come back first are not always the same.
@@ -49,6 +55,7 @@ class Holds:
         self._network = network
         self._clock = clock
         self._until: dict[str, float] = {}  # by job, on the boot clock
+        self._unusable = PutOffs[str](clock)  # jobs whose results folder is damaged
         self._waiting: dict[str, _Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -57,7 +64,16 @@ class Holds:
         """Which are held now."""
         now = self._clock.boot()
         self._until = {job_id: until for job_id, until in self._until.items() if until > now}
-        return set(self._until)
+        return set(self._until) | self._unusable.waiting
+
+    def leave(self, job_id: str, error: FolderUnusable) -> None:
+        """The results folder of the job cannot be used: it is left alone, longer each time."""
+        if self._unusable.failed(job_id, error):
+            _log.error("job %s is left alone until its results folder can be used: %s", job_id, error)
+
+    def usable(self, job_id: str) -> None:
+        """It can be used."""
+        self._unusable.worked(job_id)
 
     def went_on(self, job_id: str) -> None:
         """An item of the job came to something else than a failure of its site."""

@@ -41,7 +41,7 @@ class Housekeeping:
         self._options = options
         self._busy = busy
         self._on_rescue = on_rescue
-        self._rescuer = Rescuer(parts.book, parts.storage, parts.sites, options.worker_id)
+        self._rescuer = Rescuer(parts.book, parts.storage, parts.sites, parts.clock, options.worker_id)
 
     def chores(self) -> list[Chore]:
         """All of it. Only the telling may be broken off."""

@@ -12,12 +12,13 @@ import logging
 from contextlib import suppress
 from typing import Final, Protocol
 
-from swath.domain.errors import Conflict, LeaseLost, SwathError, UnknownName
+from swath.domain.errors import Conflict, FolderUnusable, LeaseLost, SwathError, UnknownName
 from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
 from swath.domain.transitions import JobState
 from swath.domain.versions import current_job_id, version_job_id
 from swath.pipeline.finish.hold import EndingBook, Hold
+from swath.pipeline.finish.put_offs import PutOffs
 from swath.ports.clock import Clock
 from swath.ports.job_control import JobControl
 from swath.ports.job_store import JobStore
@@ -80,12 +81,25 @@ class Remover:
         self._clock = clock
         self._worker_id = worker_id
         self._job_id = job_id
+        self._put_offs = PutOffs[str](clock)
 
     async def run_once(self) -> str | None:
         """Deletes one job and answers with its id; None when there is none, or another remover has taken it over, or a
-        version of it has to end first."""
-        lease = await self._book.claim_deletion(self._worker_id, self._job_id)
-        return None if lease is None else await self._delete(lease)
+        version of it has to end first.
+
+        A job that could not be deleted is put off for longer and longer, so that it never stands in the way of others.
+        """
+        lease = await self._book.claim_deletion(self._worker_id, self._job_id, self._put_offs.waiting)
+        if lease is None:
+            return None
+        try:
+            deleted = await self._delete(lease)
+        except Exception as error:
+            if self._put_offs.failed(lease.job.job_id, error) and isinstance(error, FolderUnusable):
+                _log.error("job %s cannot be deleted and is tried again: %s", lease.job.job_id, error)
+            raise
+        self._put_offs.worked(lease.job.job_id)
+        return deleted
 
     async def _delete(self, lease: Lease) -> str | None:
         _log.info("job %s: deleting it, because %s", lease.job.job_id, _why(lease))

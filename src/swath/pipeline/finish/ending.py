@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from swath.domain.ending import EndingStep
-from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, Unbalanced
+from swath.domain.errors import FolderUnusable, LeaseLost, StoreUnavailable, SwathError, Unbalanced
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus, final_state
 from swath.domain.lease import Lease
@@ -38,6 +38,7 @@ from swath.pipeline.finish.manifests import (
     part_document,
 )
 from swath.pipeline.finish.notice import webhook_of
+from swath.pipeline.finish.put_offs import LONGEST_SECONDS
 from swath.pipeline.finish.settling import settle_for
 from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
@@ -52,11 +53,14 @@ _READ_ITEMS: Final = 1_000
 _LONGEST_PUT_OFF_SECONDS: Final = 60.0
 _STORE_PUT_OFF_SECONDS: Final = 2.0  # work is to go on soon after the store or the disk is back
 
+_log = logging.getLogger("swath.ending")
+
 
 class _PutOff(NamedTuple):
     seconds: float
     until: float
     unavailable: StoreUnavailable | None
+    told: str
 
 
 class Onlooker(Protocol):
@@ -140,10 +144,15 @@ class Finisher:
     def _put_off_after(self, error: BaseException, job_id: str) -> None:
         former = self._put_off.get(job_id)
         seconds = min(1.0 if former is None else 2 * former.seconds, _LONGEST_PUT_OFF_SECONDS)
-        unavailable = error if isinstance(error, StoreUnavailable) else None
+        of_this_job = isinstance(error, FolderUnusable)
+        unavailable = error if isinstance(error, StoreUnavailable) and not of_this_job else None
         if unavailable is not None:
             seconds = min(seconds, _STORE_PUT_OFF_SECONDS)
-        self._put_off[job_id] = _PutOff(seconds, self._clock.boot() + seconds, unavailable)
+        elif of_this_job:
+            seconds = min(seconds, LONGEST_SECONDS)
+            if former is None or former.told != str(error):
+                _log.error("job %s cannot be ended and is tried again: %s", job_id, error)
+        self._put_off[job_id] = _PutOff(seconds, self._clock.boot() + seconds, unavailable, str(error))
 
     async def _end(self, lease: Lease) -> JobStatus:
         hold = Hold(self._book, self._clock, lease)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from swath.domain.attempt import Attempt, HandedBack, Tries
+from swath.domain.blame import LONGEST_DELAY_SECONDS, MOST_SILENCES, WORKER_SILENT
 from swath.domain.failure import FailureKind
 from swath.domain.job import Counts
 from swath.domain.lease import POISON_CRASHES, Lease, Report
@@ -31,6 +32,15 @@ async def alone(store: Store, worker_id: str, *, committed: bool = True) -> Leas
     begun(store, lease, item.seq)
     if committed:
         await finished(store, lease, report=Report(ceiling=1, demand=1, begun=(item.seq,)))
+    return lease
+
+
+async def silent_alone(store: Store, clock: FakeClock, worker_id: str) -> Lease:
+    """The same, and the worker is not heard of any more; somebody else cleans up."""
+    lease = await alone(store, worker_id)
+    clock.advance(lease.lease_seconds)
+    for rescued in await store.rescue("cleaner"):
+        await store.release("cleaner", rescued.fence)
     return lease
 
 
@@ -90,6 +100,71 @@ class PoisonContract:
         assert [record.tries.crashes for record in records.values()] == [1, 0, 0, 0, 0, 0]
         assert await suspects(store) == [1]
         assert (await claimed(store, "third")).items[0].tries == Tries(crashes=1)
+
+    async def test_a_silence_alone_counts_no_crash_however_often(
+        self, store: Store, kill: Kill, clock: FakeClock
+    ) -> None:
+        await one_suspect(store, kill)
+        for n in range(1, POISON_CRASHES + 2):
+            await silent_alone(store, clock, f"frozen-{n}")
+            clock.advance(LONGEST_DELAY_SECONDS)
+        record = await store.item("job", "1")
+        assert (record.state, record.tries, record.suspect) == (ItemState.PENDING, Tries(), True)
+        lease = await alone(store, "awake")
+        await finished(store, lease, [success(1)])
+        assert (await store.status("job")).failures == {}
+
+    async def test_after_each_silence_alone_an_item_waits_longer(
+        self, store: Store, kill: Kill, clock: FakeClock
+    ) -> None:
+        await one_suspect(store, kill)
+        lease_seconds = (await silent_alone(store, clock, "frozen-1")).lease_seconds
+        for n, leases in ((2, 1), (3, 3)):
+            await silent_alone(store, clock, f"frozen-{n}")
+            clock.advance(leases * lease_seconds - 0.5)
+            other = await claimed(store, f"other-{n}")
+            assert not other.alone
+            await store.release(f"other-{n}", other.fence)
+            clock.advance(0.5)
+        assert (await claimed(store, "last")).alone
+
+    async def test_an_item_whose_workers_all_fall_silent_ends_but_not_as_poison(
+        self, store: Store, kill: Kill, clock: FakeClock
+    ) -> None:
+        await one_suspect(store, kill)
+        for n in range(1, MOST_SILENCES):
+            await silent_alone(store, clock, f"frozen-{n}")
+            clock.advance(LONGEST_DELAY_SECONDS)
+        lease = await alone(store, "last")
+        clock.advance(lease.lease_seconds)
+        (rescued,) = await store.rescue("careless")
+        clock.advance(lease.lease_seconds)
+        (again,) = await store.rescue("other")
+        assert (rescued.winners, rescued.returned, again.winners, again.returned) == ((), 0, (), 0)
+        record = await store.item("job", "1")
+        assert (record.state, record.fence, record.reason) == (ItemState.FAILED, lease.fence, WORKER_SILENT)
+        assert record.failure is not None
+        assert record.failure.kind is FailureKind.INTERNAL
+        assert "not known" in record.failure.message
+        assert (await store.status("job")).counts == Counts(pending=5, failed=1, total=6)
+
+    async def test_an_item_that_was_tried_begins_anew_with_its_silences(
+        self, store: Store, kill: Kill, clock: FakeClock
+    ) -> None:
+        await one_suspect(store, kill)
+        for n in range(1, MOST_SILENCES):
+            await silent_alone(store, clock, f"frozen-{n}")
+            clock.advance(LONGEST_DELAY_SECONDS)
+        lease = await alone(store, "awake")
+        back = HandedBack(seq=1, tries=Tries(own=1), attempts=(Attempt(1.0, 2.0, "awake"),))
+        store.leave(lease, 1)
+        await finished(store, lease, handed_back=[back])
+        again = await claimed(store, "next")
+        assert not again.alone
+        begun(store, again, 1)
+        await dies(store, kill, "next")
+        await silent_alone(store, clock, "frozen")
+        assert (await store.item("job", "1")).state is ItemState.PENDING
 
     async def test_no_crash_counts_before_the_begin_was_committed(self, store: Store, kill: Kill) -> None:
         await one_suspect(store, kill)

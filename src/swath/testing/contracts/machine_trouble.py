@@ -86,9 +86,14 @@ class TroubleRules(PeopleRules):
             worker.leave(seq)
 
     @precondition(lambda self: self.suspected())
-    @rule(pick=picks, deaths=st.integers(1, POISON_CRASHES + 1), known=st.sampled_from([True, True, True, False]))
-    def a_suspect_kills_again(self, pick: int, deaths: int, known: bool) -> None:
-        """Several steps in one, because nothing short of this comes so far by chance."""
+    @rule(
+        pick=picks,
+        deaths=st.integers(1, POISON_CRASHES + 1),
+        known=st.sampled_from([True, True, True, False]),
+        silent=st.sampled_from([False, False, False, True]),
+    )
+    def a_suspect_kills_again(self, pick: int, deaths: int, known: bool, silent: bool) -> None:
+        """Several steps in one, because nothing short of this comes so far by chance. A silent worker may be alive."""
         for _ in range(deaths):
             if not self.suspected():
                 return
@@ -99,7 +104,10 @@ class TroubleRules(PeopleRules):
             if lease is None:
                 return
             self.begin_alone(SimulatedWorker(self.store, self.model, self.model.hold(lease)), known=known)
-            self.crash(0)
+            if silent:
+                self.pass_time(LEASE_SECONDS)
+            else:
+                self.crash(0)
             self.rescue(0)
             while self.rescued():
                 self.clean_up(0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from swath.domain.attempt import Ended, HandedBack
+from swath.domain.blame import MOST_SILENCES
 from swath.domain.clock_watch import ClockReading, ClockWatch, observe
 from swath.domain.ending import put_off_seconds
 from swath.domain.failure import Failure, FailureKind
@@ -135,9 +136,11 @@ class Model:
         """Ids of items that ended under the lease by its worker's word."""
         items = [self.jobs[lease.job_id].items[seq] for seq in lease.seqs]
         ended = [(item, item.end) for item in items if item.end is not None and item.ended_under == lease.fence]
-        return {
-            item.item_id for item, end in ended if end.failure is None or end.failure.kind is not FailureKind.POISON
-        }
+        return {item.item_id for item, end in ended if not self._failed_by_rescue(end)}
+
+    def _failed_by_rescue(self, end: Ended) -> bool:
+        poison = end.failure is not None and end.failure.kind is FailureKind.POISON
+        return poison or end.reason == "worker_silent"
 
     def commit(self, lease: ModelLease, ended: list[Ended], handed_back: list[HandedBack]) -> set[int]:
         """The outcomes of one finish; answers which must count."""
@@ -189,12 +192,15 @@ class Model:
         for item in held:
             if item.seq in lease.running:
                 item.suspect = True
-                known = lease.lease.alone and item.seq in job.shares[loser].begun
-                item.tries = msgspec.structs.replace(item.tries, crashes=item.tries.crashes + known)
+                known, died = lease.lease.alone and item.seq in job.shares[loser].begun, loser in self.dead
+                item.tries = msgspec.structs.replace(item.tries, crashes=item.tries.crashes + (known and died))
+                item.silences += known and not died
             if item.tries.crashes >= POISON_CRASHES:
-                self._end_poison(job, lease, item)
+                self._fail(job, lease, item, FailureKind.POISON)
+            elif item.silences >= MOST_SILENCES:
+                self._fail(job, lease, item, FailureKind.INTERNAL)
             else:
-                item.give_back()
+                item.give_back(self._due(item))
         lease.rescued, lease.owner, lease.expires = True, rescuer, self.clock.boot() + self.lease_seconds
         self._leave(job, loser, held)
         return sum(item.end is None for item in held)
@@ -203,10 +209,16 @@ class Model:
         job.ending_deaths += 1
         job.ending_due = self.clock.boot() + put_off_seconds(job.ending_deaths)
 
-    def _end_poison(self, job: ModelJob, lease: ModelLease, item: ModelItem) -> None:
-        failure = Failure.of(FailureKind.POISON, "")
+    def _due(self, item: ModelItem) -> float:
+        """When an item may run again whose worker fell silent while it ran alone: after 0, 1, 3, 7, … leases."""
+        leases = 2 ** (item.silences - 1) - 1 if item.silences else 0
+        return self.clock.boot() + min(600.0, leases * self.lease_seconds) if leases else 0.0
+
+    def _fail(self, job: ModelJob, lease: ModelLease, item: ModelItem, kind: FailureKind) -> None:
+        failure, reason = Failure.of(kind, ""), "worker_silent" if kind is FailureKind.INTERNAL else None
         end = Ended(
-            seq=item.seq, state=ItemState.FAILED, failure=failure, attempts=item.attempts, tries=item.tries
+            seq=item.seq, state=ItemState.FAILED, failure=failure, reason=reason, attempts=item.attempts,
+            tries=item.tries,
         )  # fmt: skip
         item.accept(lease.fence, end, job.generation, self.clock.now())
         job.record(end)

@@ -28,6 +28,7 @@ class ModelItem:
     tries: Tries = field(default_factory=Tries)
     attempts: tuple[Attempt, ...] = ()
     suspect: bool = False
+    silences: int = 0  # of its workers while it ran alone, since it was last tried
     end: Ended | None = None
     ended_under: int = 0
     ended_at: float = 0.0
@@ -57,6 +58,7 @@ class ModelItem:
         """Its worker gives it up, tried or not."""
         tried = (back.tries, back.attempts) != (self.tries, self.attempts)
         self.suspect = self.suspect and not tried
+        self.silences = 0 if tried else self.silences
         self.tries, self.attempts = back.tries, back.attempts
         self.give_back(due)
 
@@ -66,7 +68,7 @@ class ModelItem:
         self.earlier.append((self.generation, self.ended_at, self.end))
         self.ran_in.add(generation)
         self.end, self.ended_under, self.generation, self.due = None, 0, 0, 0.0
-        self.tries, self.attempts, self.suspect = Tries(), (), False
+        self.tries, self.attempts, self.suspect, self.silences = Tries(), (), False, 0
 
     def fits(self, selection: Selection) -> bool:
         """Whether a retry takes it; the words of J5, told once more."""

@@ -54,8 +54,9 @@ _SMALL_BYTES: Final = 3_000  # what is known of an item is hardly ever more; the
 
 
 class Back(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One item. `due` is shared time, 0 for at once. `deaths` are leases that held it when their workers died, and of
-    which nobody could say for certain what ran."""
+    """One item. `due` is shared time, 0 for at once. `deaths` are leases that held it when their workers were lost, and
+    of which nobody could say for certain what ran. `silences`: how often its worker fell silent while it ran alone,
+    since it was last tried."""
 
     seq: int
     due: float = 0.0
@@ -63,6 +64,7 @@ class Back(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     attempts: tuple[Attempt, ...] = ()
     suspect: bool = False
     deaths: int = 0
+    silences: int = 0
 
     @property
     def never_began(self) -> bool:
@@ -79,17 +81,19 @@ class Back(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     def after(self, handed: HandedBack, due: float) -> Back:
         """With what its worker says; a suspect that was tried and killed nobody is none any more."""
         tried = (handed.tries, handed.attempts) != (self.tries, self.attempts)
-        return Back(self.seq, due, handed.tries, handed.attempts, self.suspect and not tried)
+        silences = 0 if tried else self.silences
+        return Back(self.seq, due, handed.tries, handed.attempts, self.suspect and not tried, silences=silences)
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(list[Back])
 
 
-def accused(item: Back, *, crashed: bool) -> Back:
-    """Its worker died while it ran; `crashed` if nothing but this item can have killed it."""
-    tries = msgspec.structs.replace(item.tries, crashes=item.tries.crashes + crashed)
-    return Back(item.seq, 0.0, tries, item.attempts, suspect=True)
+def accused(item: Back, *, alone: bool, died: bool) -> Back:
+    """Its worker was lost while it ran; `alone` if nothing ran beside it, `died` if that is proven."""
+    tries = msgspec.structs.replace(item.tries, crashes=item.tries.crashes + (alone and died))
+    silences = item.silences + (alone and not died)
+    return Back(item.seq, 0.0, tries, item.attempts, suspect=True, silences=silences)
 
 
 def place_of(item: Back) -> tuple[int, Kind]:

@@ -6,6 +6,7 @@ Before: control.py marks a job, or its retention is over. Its files are gone whe
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Final
 
 from swath.backends.aws.calls.rows import ABSENT, Delete, Key, Put, Row
@@ -53,10 +54,12 @@ def list_as_kept(head: Head, due: float | None) -> list[Put | Delete]:
     return [*new, *(delete for delete in old if delete.key not in taken)]
 
 
-async def claim_deletion(ledger: Ledger, worker_id: str, job_id: str | None) -> Lease | None:
+async def claim_deletion(
+    ledger: Ledger, worker_id: str, job_id: str | None, without: Collection[str] = ()
+) -> Lease | None:
     """See Endings.claim_deletion. Also removes what somebody left behind who died while he removed a job."""
     if job_id is not None:
-        return await _claim_one(ledger, worker_id, job_id)
+        return None if job_id in without else await _claim_one(ledger, worker_id, job_id)
     due = await _due(ledger)
     async for row in ledger.table.query(GONE):
         if await _is_gone(ledger, row, due):
@@ -64,6 +67,8 @@ async def claim_deletion(ledger: Ledger, worker_id: str, job_id: str | None) -> 
     marked = [head.job_id for head in await ledger.active() if head.deleting and not head.leases]
     overdue = ledger.table.query(KEPT, last=f"{int(max(0.0, due)):012d}#~", limit=_OVERDUE)
     for name in [*marked, *[row.body.decode() async for row in overdue]]:
+        if name in without:
+            continue
         try:
             lease = await _claim(ledger, worker_id, name, due)
         except UnknownName:

@@ -37,9 +37,10 @@ class Right(StrEnum):
 class HeldLease(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """A lease. `worker` is who answers for it: its worker, or, once `rescued`, the one that cleans up after it.
 
-    Times are shared time (time.py). `host` tells whose lock files know whether the worker lives. `chunks` are those in
-    which items have ended under it, in `end_rows` rows. `carries`: a row beside the head has what earlier leases did to
-    some of its items.
+    `heard_at` is when its worker last renewed it and `expires_at` one lease later, both by the clock of the worker's
+    process; another process only sees whether they change (signs.py). `host` tells whose lock files know whether the
+    worker lives. `chunks` are those in which items have ended under it, in `end_rows` rows. `carries`: a row beside the
+    head has what earlier leases did to some of its items.
     """
 
     fence: int

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 
+import msgspec
+
 from swath.backends.aws.calls.rows import Delete, Put
 from swath.backends.aws.jobs import shares
 from swath.backends.aws.jobs.back import Back, add_back, carried
@@ -90,4 +92,4 @@ async def release(ledger: Ledger, worker_id: str, fence: int) -> None:
 
 def _at_once(item: Back) -> Back:
     """It may be handed out now, whatever it waited for before."""
-    return Back(item.seq, 0.0, item.tries, item.attempts, item.suspect, item.deaths)
+    return msgspec.structs.replace(item, due=0.0)

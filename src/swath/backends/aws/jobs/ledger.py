@@ -18,6 +18,7 @@ from swath.backends.aws.jobs.head import Head, HeldLease, Right
 from swath.backends.aws.jobs.heads import Heads
 from swath.backends.aws.jobs.ids import IdIndexes
 from swath.backends.aws.jobs.orders import Orders
+from swath.backends.aws.jobs.signs import Signs
 from swath.backends.aws.table.format_row import FORMAT_KEY
 from swath.backends.aws.table.layout import ACTIVE, COUNTERS
 from swath.backends.aws.table.table import Table
@@ -68,6 +69,7 @@ class Ledger:
         self.doubts: dict[int, dict[int, bool]] = {}  # by fence: what commits without an answer were about
         self.webhooks_due: dict[Key, float] = {}  # by their rows: when they are due, on the boot clock (outbox.py)
         self.waits: dict[str, WaitingFor | None] = {}  # by worker of this process: what it waits for
+        self.signs = Signs(clock)
         self.look_seconds = 0.0
         self.time = time
         self._clock = clock
@@ -89,6 +91,7 @@ class Ledger:
         heads: list[Head] = []
         for start in range(0, len(numbers), _ACTIVE_BATCH):
             heads += await self.heads.look_at(numbers[start : start + _ACTIVE_BATCH])
+        self.signs.see_all(heads)
         self._looked = asyncio.get_running_loop().time(), heads
         return heads
 
@@ -137,12 +140,25 @@ class Ledger:
         lease.heard_at, lease.expires_at = times.shared, times.shared + times.lease_seconds
         lease.waiting = self.waits.get(lease.worker)
 
+    def silent_seconds(self, head: Head, lease: HeldLease) -> float:
+        """For how long at least the lease has shown no sign of life. Of a lease of this process its own clock knows; of
+        any other it is how long this process has seen no change (signs.py)."""
+        seen_seconds = self.signs.silent_seconds(head, lease)
+        if lease.host == self.presence.host and self.presence.holds(lease.worker):
+            return max(seen_seconds, self.times().shared - lease.heard_at)
+        return seen_seconds
+
+    def is_silent(self, head: Head, lease: HeldLease) -> bool:
+        """Whether the lease has shown no sign of life for its whole length."""
+        return self.silent_seconds(head, lease) >= self._lease_seconds
+
     def waiting_for(self, head: Head) -> WaitingFor | None:
         """What a worker waits for: any of this host, or one of another host that has a lease of the job.
 
         Of this host the leases are not asked: what they say is written in the background, and behind the truth."""
-        now, here = self.times().shared, self.presence.host
-        away = (lease for lease in head.leases if lease.host != here and lease.expires_at > now)
+        self.signs.see(head)
+        here = self.presence.host
+        away = (lease for lease in head.leases if lease.host != here and not self.is_silent(head, lease))
         return self.presence.waiting_for() or next((lease.waiting for lease in away if lease.waiting), None)
 
     def right_as_lease(self, head: Head, order: Job, lease: HeldLease, due_since: float | None = None) -> Lease:

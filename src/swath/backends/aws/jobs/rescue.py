@@ -1,27 +1,29 @@
 """How leases are taken from workers that died or fell silent, and who is blamed for it.
 
 On this host the notes of a worker say what ran when it died; of a worker elsewhere only its last report does. What ran
-alone, and was known to, has killed it. Before: leases.py.
+alone, and was known to, when its worker died on this host has killed it; of a worker that only fell silent nobody knows
+(domain/blame.py). How long it was silent: signs.py. Before: leases.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final, NamedTuple
+
+import msgspec
 
 from swath.backends.aws.calls.rows import Delete, Put
 from swath.backends.aws.jobs import outcomes, shares
 from swath.backends.aws.jobs.back import DEATHS, Back, accused, add_back, carried, size_of
 from swath.backends.aws.jobs.head import Head, HeldLease, Right, Share
 from swath.backends.aws.jobs.heads import Change, unchanged
-from swath.backends.aws.jobs.ledger import Ledger
+from swath.backends.aws.jobs.ledger import Ledger, Times
 from swath.backends.aws.table.layout import held_key
 from swath.domain.attempt import Ended
+from swath.domain.blame import delay_after_silence, end_without_worker, ended_without_worker
 from swath.domain.ending import put_off_seconds
 from swath.domain.errors import BadInput, StoreDamaged, UnknownName
-from swath.domain.failure import Failure, FailureKind
-from swath.domain.lease import POISON_CRASHES, RescuedLease
-from swath.domain.transitions import ItemState
+from swath.domain.lease import RescuedLease
 
 __all__ = ["rescue"]
 
@@ -58,8 +60,8 @@ def _is_dead(ledger: Ledger, lease: HeldLease, gone: Collection[str]) -> bool:
 
 
 def _overdue(ledger: Ledger, head: Head, gone: Collection[str]) -> list[HeldLease]:
-    shared = ledger.times().shared
-    return [lease for lease in head.leases if lease.expires_at <= shared or _is_dead(ledger, lease, gone)]
+    ledger.signs.see(head)
+    return [lease for lease in head.leases if ledger.is_silent(head, lease) or _is_dead(ledger, lease, gone)]
 
 
 async def _rescue_in(
@@ -69,14 +71,14 @@ async def _rescue_in(
 
     async def decide(head: Head) -> Change[tuple[list[RescuedLease], bool]]:
         overdue = _overdue(ledger, head, gone)
-        lost = await _judged(ledger, head, overdue[:_AT_ONCE])
+        lost = await _judged(ledger, head, overdue[:_AT_ONCE], gone)
         if not lost:
             return unchanged(([], False))
         rescued = []
         rows: list[Put | Delete] = [*add_back(head, [item for each in lost for item in each.returned])]
-        for lease, returned, poison in lost:
+        for lease, returned, ends in lost:
             winners = await _winners(ledger, head, lease)
-            rows += await _take_away(ledger, head, lease, poison)
+            rows += await _take_away(ledger, head, lease, ends)
             rescued.append(_told(ledger, head, lease, winners, len(returned), gone))
         for (lease, _, _), told in zip(lost, rescued, strict=True):
             lease.rescued, lease.worker, lease.host = True, worker_id, ledger.presence.host
@@ -92,27 +94,34 @@ async def _rescue_in(
 
 
 class _Lost(NamedTuple):
-    """A lease, and what it held: what goes back, and what is poison."""
+    """A lease, and what it held: what goes back, and what ends because its worker is lost."""
 
     lease: HeldLease
     returned: list[Back]
-    poison: list[Back]
+    ends: list[Ended]
 
 
-async def _judged(ledger: Ledger, head: Head, leases: list[HeldLease]) -> list[_Lost]:
+async def _judged(ledger: Ledger, head: Head, leases: list[HeldLease], gone: Collection[str]) -> list[_Lost]:
     """The first of these that one commit can take away, at least one."""
     known = await carried(ledger.table, head.number, [lease.fence for lease in leases if lease.carries])
+    times = ledger.times()
     lost: list[_Lost] = []
     left_bytes = _BYTES
     for lease in leases:
-        blame = _blame(ledger, lease, head.shares.get(lease.worker, Share()))
+        blame = _blame(ledger, lease, head.shares.get(lease.worker, Share()), died=_is_dead(ledger, lease, gone))
         after = [blame.judged(known.get((lease.fence, seq), Back(seq))) for seq in lease.seqs]
         left_bytes -= sum(map(size_of, after))
         if lost and left_bytes < 0:
             break
-        returned = [item for item in after if item.tries.crashes < POISON_CRASHES]
-        lost.append(_Lost(lease, returned, [item for item in after if item.tries.crashes >= POISON_CRASHES]))
+        ends = {item.seq: end_without_worker(item.seq, item.tries, item.attempts, item.silences) for item in after}
+        returned = [_waiting(item, times) for item in after if ends[item.seq] is None]
+        lost.append(_Lost(lease, returned, [end for end in ends.values() if end is not None]))
     return lost
+
+
+def _waiting(item: Back, times: Times) -> Back:
+    delay = delay_after_silence(item.silences, times.lease_seconds)
+    return msgspec.structs.replace(item, due=times.shared + delay) if delay else item
 
 
 def _told(
@@ -124,7 +133,7 @@ def _told(
         worker_id=lease.worker,
         winners=winners,
         returned=returned,
-        silent_seconds=max(0.0, ledger.times().shared - lease.heard_at),
+        silent_seconds=ledger.silent_seconds(head, lease),
         dead=_is_dead(ledger, lease, gone),
         ending_deaths=_note_death(ledger, head, lease, gone),
     )
@@ -141,12 +150,11 @@ def _note_death(ledger: Ledger, head: Head, lease: HeldLease, gone: Collection[s
     return head.ending_deaths
 
 
-async def _take_away(ledger: Ledger, head: Head, lease: HeldLease, poison: list[Back]) -> list[Put | Delete]:
-    """It holds nothing any more, and what is poison has ended."""
+async def _take_away(ledger: Ledger, head: Head, lease: HeldLease, ends: list[Ended]) -> list[Put | Delete]:
+    """It holds nothing any more, and some of its items have ended."""
     rows: list[Put | Delete] = []
-    if poison:
+    if ends:
         times, order = ledger.times(), await ledger.orders.of(head)
-        ends = list(_ends(poison))
         rows += outcomes.write_ends(head, lease, ends, times.now)
         for end in ends:
             outcomes.record(head, order, [end], times.shared)
@@ -160,49 +168,38 @@ async def _take_away(ledger: Ledger, head: Head, lease: HeldLease, poison: list[
 
 
 class _Blame(NamedTuple):
-    """Who ran when the worker of a lease was last heard of, and whether that is certain."""
+    """Who ran when the worker of a lease was last heard of, whether that is certain, and whether it is proven dead."""
 
     ran: Collection[int]
     begun_alone: Collection[int]
     certain: bool
+    died: bool
 
     def judged(self, item: Back) -> Back:
         """The item as it goes back."""
         if item.seq in self.ran:
-            return accused(item, crashed=item.seq in self.begun_alone)
+            return accused(item, alone=item.seq in self.begun_alone, died=self.died)
         deaths = 0 if self.certain else item.deaths + 1
-        back = Back(item.seq, 0.0, item.tries, item.attempts, item.suspect, deaths)
-        return accused(back, crashed=False) if deaths > DEATHS else back
+        back = msgspec.structs.replace(item, due=0.0, deaths=deaths)
+        return accused(back, alone=False, died=self.died) if deaths > DEATHS else back
 
 
-def _blame(ledger: Ledger, lease: HeldLease, share: Share) -> _Blame:
+def _blame(ledger: Ledger, lease: HeldLease, share: Share, *, died: bool) -> _Blame:
     here = lease.host == ledger.presence.host
     if here:
         ran = {seq for fence, seq in ledger.presence.running(lease.worker) if fence == lease.fence}
     else:
         ran = {*share.queued, *share.begun}
     begun_alone = share.begun if lease.alone else ()
-    return _Blame(ran, begun_alone, certain=here and ledger.presence.knows(lease.worker))
-
-
-def _ends(poison: Iterable[Back]) -> Iterable[Ended]:
-    """Outcomes like any other; they keep the fence of the lease in which it was found out."""
-    for item in poison:
-        told = f"its worker died {item.tries.crashes} times while it ran alone"
-        yield Ended(
-            seq=item.seq,
-            state=ItemState.FAILED,
-            failure=Failure.of(FailureKind.POISON, told),
-            attempts=item.attempts,
-            tries=item.tries,
-        )
+    return _Blame(ran, begun_alone, certain=here and ledger.presence.knows(lease.worker), died=died)
 
 
 async def _winners(ledger: Ledger, head: Head, lease: HeldLease) -> tuple[str, ...]:
-    """Items that ended under the fence by their worker's word: what poison left behind is nobody's result."""
+    """Items that ended under the fence by their worker's word: what is left of those that a rescue failed is nobody's
+    result."""
     if lease.right is not Right.RUN:
         return ()
     ends = [end for chunk in lease.chunks for end in await ledger.chunks.ends_under(head, chunk, lease.fence)]
-    won = [end.seq for end in ends if end.failure is None or end.failure.kind is not FailureKind.POISON]
+    won = [end.seq for end in ends if not ended_without_worker(end)]
     items = await ledger.chunks.items(head, sorted(won))
     return tuple(item.item_id for item in items.values())

@@ -224,9 +224,11 @@ class AwsStore(AwsServing):
     ) -> JobStatus:
         return await self._run(endings.end, lease, state, manifest, webhook)
 
-    async def claim_deletion(self, worker_id: str, job_id: str | None = None) -> Lease | None:
+    async def claim_deletion(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
         self._enter(worker_id)
-        return await self._run(deletion.claim_deletion, worker_id, job_id)
+        return await self._run(deletion.claim_deletion, worker_id, job_id, without)
 
     async def purge(self, lease: Lease, limit: int) -> int:
         return await self._run(deletion.purge, lease, limit)
@@ -237,4 +239,4 @@ class AwsStore(AwsServing):
         if not self._closed:
             self._closed = True
             self._ledger.ids.close()
-            self._presence.leave()
+            self._presence.leave(self._presence.workers if self._ledger.jobs_of_fences else ())

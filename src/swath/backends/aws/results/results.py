@@ -244,6 +244,10 @@ class S3Results:
         """The fences whose rooms have not been settled."""
         return await self._rooms.fences(job_folder(job_id))
 
+    async def trouble(self, job_id: str) -> str | None:  # noqa: ARG002 it is the same of every job
+        """Nothing: no place is of one job alone."""
+        return None
+
     def location(self, job_id: str) -> str:
         """The job's folder as a URL."""
         return f"{self._objects.bucket.url}/{job_folder(job_id)}"

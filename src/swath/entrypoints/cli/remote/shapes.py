@@ -37,6 +37,7 @@ def status_of(view: Mapping[str, Any]) -> JobStatus:
         waiting_for=None if view["waiting_for"] is None else WaitingFor(view["waiting_for"]),
         held_by=view.get("held_by"),  # a controller of an older version does not say
         ending=msgspec.convert(view["ending"], Ending | None),
+        waiting_reason=view.get("waiting_reason"),
         deleting=view["deleting"],
         cost=view["cost"],
         manifest=None

@@ -1,0 +1,100 @@
+"""Z10: lock files that are removed under living workers cost nothing: a missing file proves no death."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from swath.backends.clock import SystemClock
+from swath.backends.embedded.store import EmbeddedStore
+from swath.domain.transitions import JobState
+from swath.testing.demo_county import DemoCounty, Switches
+
+if TYPE_CHECKING:
+    from tests.acceptance.conftest import Shell
+
+ITEMS = 60
+LIMIT = 4
+REMOVALS = 3
+
+
+@asynccontextmanager
+async def two_workers(shell: Shell, county: DemoCounty, lease_seconds: str) -> AsyncIterator[list[Process]]:
+    """At work on a job of many items, of which no more than LIMIT may run at once."""
+    county.switches = Switches(latency_ms=20, count_parcels=True, seed=5)
+    fast = "{rate: {tokens: 1000, per_seconds: 1}, breaker: {window: 1000, failures: 1000}}"
+    shell.environment["SWATH_SITES"] = str(shell.write("fast-sites.yaml", f"sites: {{demo-county: {fast}}}\n"))
+    rows = "\n".join(["parcel_id", *(f"{n:03}-{n % 90:02}-{n * 7 % 900:03}" for n in range(ITEMS))])
+    items = shell.write("parcels.csv", rows)
+    arguments = ("--items", str(items), "--job-id", "job", "--concurrency", str(LIMIT))
+    code, _, err = await shell.run("jobs", "create", "demo-county", *arguments)
+    assert code == 0, err
+    county.counters.reset()
+    yield [await shell.start("worker", SWATH_LEASE_SECONDS=lease_seconds) for _ in range(2)]
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+    assert condition(), what
+
+
+async def ended(folder: Path) -> JobState:
+    store = EmbeddedStore.open(folder, SystemClock())
+    try:
+        async with asyncio.timeout(90):
+            while not (status := await store.status("job")).state.terminal:
+                await asyncio.sleep(0.05)
+        assert status.counts.success == ITEMS
+        return status.state
+    finally:
+        await store.close()
+
+
+def fetched(county: DemoCounty) -> dict[str, int]:
+    """How often the page of each parcel was asked for."""
+    return max(county.counters.by_parcel.values(), key=len)
+
+
+@pytest.mark.req("Z10", "Z1", "S1", "Q2")
+async def test_workers_whose_lock_files_are_removed_go_on_and_write_them_again(
+    shell: Shell, county: DemoCounty
+) -> None:
+    """No lease ends by itself here, so no item has a reason to be fetched twice."""
+    folder = shell.folder / "data" / "workers"
+    async with two_workers(shell, county, lease_seconds="60") as workers:
+        for removal in range(REMOVALS):
+            await until(lambda: len(list(folder.glob("*.lock"))) == len(workers), f"files after {removal} removals")
+            seen = county.counters.requests
+            await until(lambda seen=seen: county.counters.requests > seen, "requests")  # type: ignore[misc]
+            shutil.rmtree(folder)
+        assert await ended(shell.folder / "data") is JobState.COMPLETED
+        for worker in workers:
+            worker.terminate()
+        assert [await asyncio.wait_for(worker.wait(), 60) for worker in workers] == [0, 0]
+    assert county.counters.peak_open_items <= LIMIT
+    assert set(fetched(county).values()) == {1}
+    assert list(folder.glob("*.lock")) == []
+
+
+@pytest.mark.req("Z10", "Z1", "W5", "Q2")
+async def test_a_worker_that_is_killed_without_its_lock_file_is_missed_when_its_leases_are_over(
+    shell: Shell, county: DemoCounty
+) -> None:
+    folder = shell.folder / "data" / "workers"
+    async with two_workers(shell, county, lease_seconds="3") as workers:
+        await until(lambda: len(list(folder.glob("*.lock"))) == len(workers), "both are there")
+        await until(lambda: county.counters.requests > 20, "requests")
+        shutil.rmtree(folder)
+        workers[0].kill()
+        assert await ended(shell.folder / "data") is JobState.COMPLETED
+    assert county.counters.peak_open_items <= LIMIT
+    assert (await shell.run("jobs", "verify", "job"))[0] == 0
