@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["EXPORT_POINTS", "PACK_POINTS", "POINTS", "WEBHOOK_POINTS", "install", "reach"]
+__all__ = ["ENDING_POINTS", "EXPORT_POINTS", "PACK_POINTS", "POINTS", "WEBHOOK_POINTS", "install", "reach"]
 
+# Of whoever writes the manifests and ends the job, in their order.
+ENDING_POINTS: Final = ("before_manifest", "after_manifest_part", "after_job_metadata", "after_end")
 # In the order of a job's path.
 POINTS: Final = (
     "after_submit",
@@ -20,10 +22,7 @@ POINTS: Final = (
     "after_publish",
     "before_release",
     "after_rescue",
-    "before_manifest",
-    "after_manifest_part",
-    "after_job_metadata",
-    "after_end",
+    *ENDING_POINTS,
 )
 # Of a job whose results are packed, in a folder.
 PACK_POINTS: Final = ("amid_append", "after_pack_rename")

@@ -19,7 +19,7 @@ from swath.testing.chaos import truth
 from swath.testing.chaos.check_files import FileCheck, Known, check_manifests
 from swath.testing.chaos.check_packs import PackCheck
 from swath.testing.chaos.findings import Findings, Kind
-from swath.testing.chaos.job import JOB_ID, ChaosJob
+from swath.testing.chaos.job import ChaosJob
 
 __all__ = ["Checked", "check"]
 
@@ -47,19 +47,22 @@ def check(job: ChaosJob, killed: Collection[int] = (), page: Callable[[str], byt
     findings = Findings()
     with job.items_file.open(encoding="utf-8", newline="") as file:
         wanted = [row["name"] for row in csv.DictReader(file)]
-    log = [line.split("\t") for line in job.attempts_log.read_text(encoding="utf-8").splitlines()]
+    own = set(wanted)  # other jobs of the same storm write there too
+    lines = (line.split("\t") for line in job.attempts_log.read_text(encoding="utf-8").splitlines())
+    log = [line for line in lines if line[0] in own]
     begun = Counter(line[0] for line in log)
     with closing(sqlite3.connect(f"file:{job.database}?mode=ro", uri=True)) as db:
         db.row_factory = sqlite3.Row
-        row = db.execute("SELECT * FROM jobs WHERE job_id = ?", (JOB_ID,)).fetchone()
+        row = db.execute("SELECT * FROM jobs WHERE job_id = ?", (job.job_id,)).fetchone()
         if row is None:
-            findings.add(Kind.LOST, JOB_ID, "the store does not know the job")
+            findings.add(Kind.LOST, job.job_id, "the store does not know the job")
             return Checked(findings, begun.total(), 0)
         earlier = _check_generations(db, row, job.retries, findings)
-        results = job.data / "results" / JOB_ID
         packed = job.layout == "warc"
         files = (
-            PackCheck(results, findings, generation=row["generation"]) if packed else FileCheck(results, findings, page)
+            PackCheck(job.results, findings, generation=row["generation"])
+            if packed
+            else FileCheck(job.results, findings, page)
         )
         known = _check_items(db, row, files, findings)
         blamed = _check_fates(known, _blameable(log, set(killed)), findings)
@@ -113,7 +116,8 @@ def _check_fates(known: dict[str, Known], blameable: set[str], findings: Finding
         if item.poison and item_id in blameable:
             blamed += 1
             continue
-        findings.expect(came == foretold, Kind.WRONG, item_id, f"it is {came} and must be {foretold}")
+        kind = Kind.FALSE_POISON if item.poison else Kind.WRONG
+        findings.expect(came == foretold, kind, item_id, f"it is {came} and must be {foretold}")
     return blamed
 
 
@@ -123,12 +127,14 @@ def _check_generations(
     """Each generation ended exactly the items it was to run. Answers with the attempts of all ends but the last."""
     job_no, last = row["job_no"], max(retries, default=1)
     findings.expect(
-        row["generation"] == last, Kind.WRONG, JOB_ID, f"generation {row['generation']}, {last} was ordered"
+        row["generation"] == last, Kind.WRONG, row["job_id"], f"generation {row['generation']}, {last} was ordered"
     )
     (unordered,) = db.execute(
         "SELECT count(*) FROM outcomes WHERE job_no = ? AND generation > ?", (job_no, last)
     ).fetchone()
-    findings.expect(not unordered, Kind.COUNTED_TWICE, JOB_ID, f"{unordered} ends in a generation nobody ordered")
+    findings.expect(
+        not unordered, Kind.COUNTED_TWICE, row["job_id"], f"{unordered} ends in a generation nobody ordered"
+    )
     everything = [seq for (seq,) in db.execute("SELECT seq FROM items WHERE job_no = ?", (job_no,))]
     for generation, expected in ({1: everything} | retries).items():
         ended = {
@@ -207,4 +213,4 @@ def _check_leftovers(db: sqlite3.Connection, job_no: int, findings: Findings) ->
 def _check_job(row: sqlite3.Row, known: dict[str, Known], findings: Findings) -> None:
     states = {item.state for item in known.values()}
     must = "completed" if states == {"success"} else "partially_completed" if "success" in states else "failed"
-    findings.expect(row["state"] == must, Kind.WRONG, JOB_ID, f"the job is {row['state']} and must be {must}")
+    findings.expect(row["state"] == must, Kind.WRONG, row["job_id"], f"the job is {row['state']} and must be {must}")

@@ -1,14 +1,16 @@
 """Dies, and freezes, at every named point of the product (observe/crash_points.py), and lets another process go on.
 
 Each case is a small job of its own: a process armed by swath.testing.crash stops at the point, `swath run` is started
-again and completes the job, the frozen one wakes up, and the independent check counts. A point that is not reached is
-a failure too, or a renamed one would pass for ever.
+again and completes the job, the frozen one wakes up, and the independent check counts. With `retry` some items run
+again as a new generation before it wakes up. A point that is not reached is a failure too, or a renamed one would pass
+for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import time
 from contextlib import suppress
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from swath.domain.manifest import PART_ITEMS
-from swath.observe.crash_points import PACK_POINTS, POINTS
+from swath.observe.crash_points import ENDING_POINTS, PACK_POINTS, POINTS
 from swath.pipeline.accept.batches import BATCH_ROWS
 from swath.testing.chaos.check import check
 from swath.testing.chaos.findings import Findings, Kind
@@ -26,7 +28,7 @@ from swath.testing.chaos.processes import dying_with_parent, log_errors
 from swath.testing.chaos.warm import Warm
 from swath.testing.crash import KILLED
 
-__all__ = ["Case", "cases", "run_cases"]
+__all__ = ["Case", "cases", "retry_cases", "run_cases"]
 
 PROCESS_SECONDS: Final = 240.0
 FAST_SECONDS: Final = 0.003
@@ -48,13 +50,15 @@ class Case:
     hit: int = 1
     deaths: int = 1
     freeze: bool = False
+    retry: bool = False
+    seed: int = 0
     items: int = 60
     layout: str = "files"
 
     @property
     def name(self) -> str:
         """For reports and folders."""
-        how = "freeze" if self.freeze else "crash"
+        how = "crash" if not self.freeze else "freeze, and wake after a retry" if self.retry else "freeze"
         return f"{how} at {self.point}:{self.hit}" + (f", {self.deaths} times" if self.deaths > 1 else "")
 
 
@@ -71,6 +75,14 @@ def cases(hits: int, *, freeze: bool, layout: str = "files") -> list[Case]:
                 if items <= MOST_ITEMS:
                     found.append(Case(point=point, hit=hit, items=items, layout=layout))
     return found + ([Case(point=point, freeze=True, layout=layout) for point in points] if freeze else [])
+
+
+def retry_cases(seed: int, others: int, layout: str = "files") -> list[Case]:
+    """Freezes with a retry before the waking: at all points of the ending, and at some others."""
+    luck = random.Random(seed)  # noqa: S311 chaos must be repeatable, not secret
+    rest = [point for point in POINTS if point not in ENDING_POINTS]
+    points = (*ENDING_POINTS, *luck.sample(rest, min(others, len(rest))))
+    return [Case(point=point, freeze=True, retry=True, seed=seed, layout=layout) for point in points]
 
 
 async def run_cases(folder: Path, chosen: list[Case], findings: Findings) -> None:
@@ -147,10 +159,22 @@ class _CaseRun:
             reached = await _frozen(process.pid)
             self._findings.expect(reached, Kind.WRONG, place, "it was not reached")
             await self._expect(3, "run beside it", self._job.run_arguments)
+            if self._case.retry:
+                await self._retry()
         finally:
             process.send_signal(signal.SIGCONT)
         code = await self._end_of(process)
         self._findings.expect(code == 3, Kind.WRONG, "the woken process", f"exit code {code} instead of 3")
+
+    async def _retry(self) -> None:
+        """Runs a third of the items again, to their end, as the next generation."""
+        ids = self._job.item_ids
+        luck = random.Random(f"{self._case.seed} {self._case.point}")  # noqa: S311 chaos must be repeatable, not secret
+        chosen = sorted(luck.sample(range(len(ids)), len(ids) // 3))
+        file = self._job.folder / "again.txt"
+        file.write_text("".join(f"{ids[n]}\n" for n in chosen), encoding="utf-8")
+        self._job.note_retry(2, [n + 1 for n in chosen])
+        await self._expect(3, "jobs retry", ["jobs", "retry", JOB_ID, "--items", str(file), "--run"])
 
     async def _expect(self, wanted: int, what: str, arguments: list[str]) -> None:
         code = None
