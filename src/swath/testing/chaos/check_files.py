@@ -169,7 +169,7 @@ def _check_list(
     for part in parts:
         artifact = part["artifact"]
         document = files.read_json(artifact["key"], artifact["size"], artifact["sha256"])
-        if document is None and _is_stale(artifact["key"], known, files):
+        if document is None and (document := _stale(artifact["key"], known, files)) is not None:
             files.findings.add(Kind.STALE, artifact["key"], "it is of a former generation")
         entries = [] if document is None else document["items"]
         what = f"{len(entries)} items where {part['items']} should be"
@@ -201,13 +201,14 @@ def _check_entry(key: str, entry: dict[str, Any], known: dict[str, Known], findi
         findings.expect(said == item, kind, key, f"{entry['item_id']} is listed as {said}, the store has {item}")
 
 
-def _is_stale(key: str, known: dict[str, Known], files: FileCheck) -> bool:
-    """Whether the part that lies there is whole, and says of some item what an earlier lease made of it."""
+def _stale(key: str, known: dict[str, Known], files: FileCheck) -> dict[str, Any] | None:
+    """The part that lies there, if it is whole and says of some item what an earlier lease made of it."""
     try:
-        entries = json.loads(files.load(key))["items"]
-        return any(entry["fence"] < known[entry["item_id"]].fence for entry in entries)
+        document: dict[str, Any] = json.loads(files.load(key))
+        of_former = any(entry["fence"] < known[entry["item_id"]].fence for entry in document["items"])
     except (*_UNREADABLE, KeyError, TypeError):
-        return False
+        return None
+    return document if of_former else None
 
 
 def _check_once(name: str, listed: Counter[str], expected: set[str], findings: Findings) -> None:

@@ -30,9 +30,11 @@ __all__ = ["DisturbancePlan", "DisturbedStorm"]
 NAP_SECONDS: Final = LEASE_SECONDS + 1.0  # so that the lease has run out
 FROZEN_SECONDS: Final = 60.0  # who waits for a retry that does not come is woken anyway
 SETTLE_SECONDS: Final = 1.0  # for what a woken process still does before everybody is sent home
+NAPS_SECONDS: Final = 20.0  # by then somebody has taken the lease away, or will not
 HAUNT_SECONDS: Final = 120.0
 HAUNTED: Final = 4  # one more than the deaths that make poison
-SLOW_SECONDS: Final = 1.0
+SLOW_SECONDS: Final = 2.0
+SLOW_A_REMOVAL: Final = 5  # items that run long enough to be taken from workers whose presence files are gone
 CLOCKS: Final = 3
 RETRIES_A_FREEZE: Final = 12
 
@@ -93,7 +95,8 @@ class DisturbedStorm(Storm):
         early = self.job.item_ids[: max(self.disturbed.poison, self.job.items // 2)]
         self._haunted = self._luck.sample([name for name in early if "item-" in name], self.disturbed.poison)
         self._begun: dict[str, list[int]] = {name: [] for name in self._haunted}
-        slow = slow_items(self.job.items, self.disturbed.neighbours) | dict.fromkeys(self._haunted, SLOW_SECONDS)
+        met = self._luck.sample(self.job.item_ids, SLOW_A_REMOVAL * self.disturbed.presence)
+        slow = slow_items(self.job.items, self.disturbed.neighbours) | dict.fromkeys(self._haunted + met, SLOW_SECONDS)
         self.job.set_pace(self.mean_seconds, slow)
 
     def run(self) -> None:
@@ -247,17 +250,21 @@ class DisturbedStorm(Storm):
         """Whoever begins the item stands still beyond its lease, more often than an item may kill workers."""
         begun, number = self._begun[name], self.job.item_ids.index(name) + 1
 
-        def has_ended() -> bool:
-            return any(state for _, state in self._watch.items([number]).values())
+        def has_ended() -> bool:  # what was cancelled will be retried
+            return any(state in (1, 2, 3) for _, state in self._watch.items([number]).values())
 
-        for _ in range(HAUNTED):
+        frozen = 0
+        while frozen < HAUNTED and not has_ended():
             before = len(begun)
             yield from until(lambda: len(begun) > before or has_ended(), HAUNT_SECONDS)  # noqa: B023 used at once
+            yield from until(has_ended, self._luck.uniform(0.2, SLOW_SECONDS / 2))
             process = self._pack.by_pid(begun[-1]) if len(begun) > before else None
             if process is None or process.frozen or process.struck:
                 continue
             process.send(FREEZE)
+            frozen += 1
             self.made["frozen over one item"] += 1
-            yield from until(lambda: False, NAP_SECONDS)
+            held = self._watch.held_by(process.pid).fences
+            yield from until(lambda: not self._watch.open_leases(held), NAPS_SECONDS)  # noqa: B023 used at once
             if process in self._pack.alive:
                 process.send(signal.SIGCONT)

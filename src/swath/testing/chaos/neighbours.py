@@ -61,7 +61,7 @@ class Neighbours:
         yield from self._must_end(kept, "it did not end")
 
     def damage_one(self) -> Script:
-        """A job's results folder is damaged while it runs. Another must end meanwhile, and it itself after the repair."""
+        """A running job's results folder is damaged. Another must end meanwhile, and it itself after the repair."""
         victim = self._beside(f"victim-{len(self.jobs)}")
         self.damaged.add(victim.job_id)
         yield from self._create(victim)

@@ -18,7 +18,7 @@ __all__ = ["JUMPS", "WallClocks"]
 
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 JUMPS: Final = {"minutes": 10 * _MINUTE, "hours": 5 * _HOUR, "days": 400 * _DAY}
-STAYS_SECONDS: Final = (2.0, 15.0)
+STAYS_SECONDS: Final = (4.0, 15.0)
 
 
 class WallClocks:
@@ -34,6 +34,7 @@ class WallClocks:
         self._skews = skews
         self._jumps = dict(jumps)
         self._clocks = [ShiftedClock(folder / f"clock-{number}") for number in range(len(skews))]
+        self._ahead: list[tuple[str, float]] = []
         self._back_at: dict[int, float] = {}
         self.made: Counter[str] = Counter()
         for clock, skew in zip(self._clocks, skews, strict=True):
@@ -44,10 +45,16 @@ class WallClocks:
         return self._clocks[number % len(self._clocks)].environment({})
 
     def jump(self, now: float) -> None:
-        """Moves one clock by up to one of the distances, forward or back, for some seconds. `now` is monotonic."""
-        number, name = self._luck.randrange(len(self._clocks)), self._luck.choice(sorted(self._jumps))
-        direction = self._luck.choice((-1.0, 1.0))
-        self._clocks[number].set(self._skews[number] + direction * self._luck.uniform(0.5, 1.0) * self._jumps[name])
+        """Moves one clock by one of the distances, forward or back, for some seconds. `now` is monotonic.
+
+        All distances and directions come before one comes again.
+        """
+        number = self._luck.randrange(len(self._clocks))
+        if not self._ahead:
+            self._ahead = [(name, direction) for name in sorted(self._jumps) for direction in (-1.0, 1.0)]
+            self._luck.shuffle(self._ahead)
+        name, direction = self._ahead.pop()
+        self._clocks[number].set(self._skews[number] + direction * self._jumps[name])
         self._back_at[number] = now + self._luck.uniform(*STAYS_SECONDS)
         self.made[f"{name} {'forward' if direction > 0 else 'back'}"] += 1
 
