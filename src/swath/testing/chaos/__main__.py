@@ -166,7 +166,7 @@ def _storm(folder: Path, options: argparse.Namespace, seed: int, findings: Findi
     checked = check(job, storm.killed_pids)
     findings.take(checked.findings, "check")
     code = verify_job(job, findings)
-    for neighbour in storm.neighbours.jobs:
+    for neighbour in storm.place.jobs.values():
         findings.take(check(neighbour, storm.killed_pids).findings, neighbour.job_id)
         code = max(code, verify_job(neighbour, findings))
     figures.add_storm(storm, checked, code)

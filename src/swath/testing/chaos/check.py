@@ -21,7 +21,7 @@ from swath.testing.chaos.check_packs import PackCheck
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import ChaosJob
 
-__all__ = ["Checked", "check"]
+__all__ = ["Checked", "blameable", "check"]
 
 _STATES: Final = {0: "pending", 1: "success", 2: "failed", 3: "skipped", 4: "cancelled"}
 POISON_DEATHS: Final = 3
@@ -65,7 +65,7 @@ def check(job: ChaosJob, killed: Collection[int] = (), page: Callable[[str], byt
             else FileCheck(job.results, findings, page)
         )
         known = _check_items(db, row, files, findings)
-        blamed = _check_fates(known, _blameable(log, set(killed)), findings)
+        blamed = _check_fates(known, blameable(log, set(killed)), findings)
         _check_attempts(known, earlier, begun, findings)
         _check_wanted(wanted, known, findings)
         _check_sums(db, row, known, findings)
@@ -100,20 +100,20 @@ def _check_items(db: sqlite3.Connection, row: sqlite3.Row, files: FileCheck, fin
     return known
 
 
-def _blameable(log: list[list[str]], killed: set[int]) -> set[str]:
+def blameable(log: list[list[str]], killed: set[int]) -> frozenset[str]:
     """Items that were begun in so many processes that we killed that nobody could tell them from poison."""
     begun = {(item_id, int(pid)) for item_id, pid, _ in log if int(pid) in killed}
     deaths = Counter(item_id for item_id, _ in begun)
-    return {item_id for item_id, count in deaths.items() if count >= POISON_DEATHS}
+    return frozenset(item_id for item_id, count in deaths.items() if count >= POISON_DEATHS)
 
 
-def _check_fates(known: dict[str, Known], blameable: set[str], findings: Findings) -> int:
+def _check_fates(known: dict[str, Known], by_kills: frozenset[str], findings: Findings) -> int:
     """Everybody came to the end that was foretold, but for those that we made look like poison; how many are they?"""
     blamed = 0
     for item_id, item in known.items():
         foretold = truth.ENDS[truth.fate(item_id)]
         came = (item.state, item.outcome, item.failure)
-        if item.poison and item_id in blameable:
+        if item.poison and item_id in by_kills:
             blamed += 1
             continue
         kind = Kind.FALSE_POISON if item.poison else Kind.WRONG

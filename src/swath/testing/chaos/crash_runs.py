@@ -157,6 +157,8 @@ class _CaseRun:
         process = await self._start(self._job.run_arguments, SWATH_FREEZE_AT=place)
         try:
             reached = await _frozen(process.pid)
+            if not reached and self._case.point not in POINTS:
+                return  # not every ending comes by every step
             self._findings.expect(reached, Kind.WRONG, place, "it was not reached")
             await self._expect(3, "run beside it", self._job.run_arguments)
             if self._case.retry:

@@ -1,7 +1,6 @@
-"""DisturbedStorm: the storm of `make chaos` with everything of swath.testing.disturbances beside its kills.
+"""DisturbedStorm: the storm of `make chaos` with everything of swath.testing.disturbances beside its signals.
 
-Before: job.py has made the folder, and `slow` has set the pace of the items that need one. After: check.py counts the
-large job and all of `neighbours.jobs`.
+Before: job.py has made the folder. After: check.py counts the large job and all of `place.jobs`.
 """
 
 from __future__ import annotations
@@ -10,29 +9,28 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from swath.testing.chaos.job import LEASE_SECONDS
-from swath.testing.chaos.neighbours import Neighbours, slow_items
+from swath.testing.chaos.local_neighbours import LocalNeighbours, slow_items
+from swath.testing.chaos.neighbours import Neighbours, Standing
+from swath.testing.chaos.point_freezes import PointFreezes
 from swath.testing.chaos.processes import Process, log_errors
 from swath.testing.chaos.scripts import Script, Scripts, until
 from swath.testing.chaos.storm import FREEZE, Storm, ending_span
 from swath.testing.chaos.watch import Seen
-from swath.testing.disturbances.named_points import PlannedFreeze, draw_freeze, is_stopped
 from swath.testing.disturbances.presence import remove_presence
 from swath.testing.disturbances.schedule import Schedule
 from swath.testing.disturbances.wall_clocks import WallClocks
 
 __all__ = ["DisturbancePlan", "DisturbedStorm"]
 
-NAP_SECONDS: Final = LEASE_SECONDS + 1.0  # so that the lease has run out
-FROZEN_SECONDS: Final = 60.0  # who waits for a retry that does not come is woken anyway
-SETTLE_SECONDS: Final = 1.0  # for what a woken process still does before everybody is sent home
+NAP_SECONDS: Final = LEASE_SECONDS + 1.0
+SETTLE_SECONDS: Final = 1.0  # for what a woken process still does before all are sent home
 NAPS_SECONDS: Final = 20.0  # by then somebody has taken the lease away, or will not
 HAUNT_SECONDS: Final = 120.0
-HAUNTED: Final = 4  # one more than the deaths that make poison
+HAUNTED: Final = 4  # once as a suspect, and as often alone as deaths make poison
 SLOW_SECONDS: Final = 2.0
 SLOW_A_REMOVAL: Final = 5  # items that run long enough to be taken from workers whose presence files are gone
 CLOCKS: Final = 3
@@ -42,7 +40,7 @@ RETRIES_A_FREEZE: Final = 12
 @dataclass(frozen=True, kw_only=True)
 class DisturbancePlan:
     """How many of each. `points`: processes that freeze at a named point. `poison`: items whose workers are frozen
-    again and again."""
+    again and again. `folders`: jobs whose results are damaged."""
 
     points: int = 0
     presence: int = 0
@@ -54,15 +52,6 @@ class DisturbancePlan:
     def neighbours(self) -> int:
         """Jobs beside the large one, at most."""
         return 2 + 2 * self.folders
-
-
-@dataclass(frozen=True)
-class _Frozen:
-    """A process that stands still; `generations` are those of the jobs then, if it may have been ending one."""
-
-    process: Process
-    since: float
-    generations: dict[str, int] | None
 
 
 @dataclass
@@ -78,13 +67,12 @@ class DisturbedStorm(Storm):
         plan = self.disturbed
         self._luck = random.Random(self.plan.seed + 1)  # noqa: S311 chaos must be repeatable, not secret
         self._clocks = WallClocks(self.job.folder / "clocks", self._luck, (0.0,) * CLOCKS) if plan.clocks else None
-        last = self.job.items * 80 // 100
         counts = {"presence": plan.presence, "clock": plan.clocks, "folder": plan.folders}
-        self._schedule = Schedule(counts, last, self._luck)
-        self.neighbours = Neighbours(self.job, self._luck, self.findings)
+        self._schedule = Schedule(counts, self.job.items * 80 // 100, self._luck)
+        self.place = LocalNeighbours(self.job, self._luck, self.findings)
+        self._neighbours = Neighbours(self.place, self.findings)
+        self._points = PointFreezes(plan.points, NAP_SECONDS, self._luck, self.made, self._standings)
         self._scripts = Scripts()
-        self._armed: dict[Process, PlannedFreeze] = {}
-        self._frozen: list[_Frozen] = []
         self._attempts = self.job.attempts_log.open(encoding="utf-8")
         self._endings: set[int] = set()
         self._settled_at: float | None = None
@@ -92,7 +80,7 @@ class DisturbedStorm(Storm):
 
     def _set_paces(self) -> None:
         """Makes the items slow that must be met while they run."""
-        early = self.job.item_ids[: max(self.disturbed.poison, self.job.items // 2)]
+        early = self.job.item_ids[: self.job.items // 2]
         self._haunted = self._luck.sample([name for name in early if "item-" in name], self.disturbed.poison)
         self._begun: dict[str, list[int]] = {name: [] for name in self._haunted}
         met = self._luck.sample(self.job.item_ids, SLOW_A_REMOVAL * self.disturbed.presence)
@@ -101,19 +89,19 @@ class DisturbedStorm(Storm):
 
     def run(self) -> None:
         if self.disturbed.clocks:
-            self._scripts.begin(self.neighbours.keep_one())
+            self._scripts.begin(self._neighbours.keep_one())
         if self.disturbed.points:
             most = RETRIES_A_FREEZE * self.disturbed.points
-            self._scripts.begin(self.neighbours.retry_one(self._enough_points, most))
+            self._scripts.begin(self._neighbours.retry_one(lambda: self._points.enough, most))
         for name in self._haunted:
             self._scripts.begin(self._haunt(name))
         try:
             super().run()
         finally:
             self._scripts.close()
-            self.neighbours.close()
+            self.place.close()
             self._attempts.close()
-        self.made.update(self.neighbours.made)
+        self.made.update(self._neighbours.made)
         if self._clocks is not None:
             self.made.update({f"clock {name}": count for name, count in self._clocks.made.items()})
 
@@ -125,8 +113,9 @@ class DisturbedStorm(Storm):
         self._scripts.turn()
         if seen is not None:
             self._freeze_amid_the_ending(now, seen)
-        self._notice_frozen(now)
-        self._wake_frozen(now)
+        self._points.turn(now, self._pack.alive)
+        for process in self._points.to_wake(now):
+            process.send(signal.SIGCONT)
         if self._clocks is not None:
             self._clocks.turn(now)
         for kind in self._schedule.due(0 if seen is None else seen.done):
@@ -135,7 +124,7 @@ class DisturbedStorm(Storm):
 
     def _quiet(self, now: float) -> bool:
         """Whether nothing is under way any more. Who was woken last has some time to do harm."""
-        if not self._scripts.over or self._frozen:
+        if not self._scripts.over or self._points.asleep:
             return False
         if self._clocks is not None:
             self._clocks.set_right()
@@ -150,92 +139,47 @@ class DisturbedStorm(Storm):
         elif kind == "clock" and self._clocks is not None:
             self._clocks.jump(now)
         elif kind == "folder":
-            self._scripts.begin(self.neighbours.damage_one())
+            self._scripts.begin(self._neighbours.damage_one())
 
     def _log_errors(self) -> list[str]:
         """That a damaged folder is named is right."""
-        damaged = self.neighbours.damaged
+        damaged = self._neighbours.damaged
         return [line for line in log_errors(self.log) if not any(job_id in line for job_id in damaged)]
 
-    # -- named points --------------------------------------------------------------------------------------------------
-
-    def _enough_points(self) -> bool:
-        return self.made["frozen at a point"] >= self.disturbed.points and not self._frozen
+    # -- freezes -------------------------------------------------------------------------------------------------------
 
     def _launch(self, role: str) -> Process:
         """Workers have one of the clocks, and some of them stop at a named point."""
         environment = {} if self._clocks is None else self._clocks.environment(self._luck.randrange(CLOCKS))
-        armed = sum(process in self._pack.alive for process in self._armed)
-        most = min(self.plan.workers - 2, self.disturbed.points - self.made["frozen at a point"])
-        if role != "worker" or armed >= most:
+        planned = None if role != "worker" else self._points.draw(self._pack.alive, self.plan.workers - 2)
+        if planned is None:
             return self._pack.start(role, environment)
-        planned = draw_freeze(self._luck)
-        command = self.job.command(["worker"], armed=True)
-        process = self._pack.start(role, environment | planned.environment, command)
-        self._armed[process] = planned
+        process = self._pack.start(role, environment | planned.environment, self.job.command(["worker"], armed=True))
+        self._points.started(process, planned)
         return process
 
-    def _notice_frozen(self, now: float) -> None:
-        """Those that have come to their point."""
-        for process, planned in list(self._armed.items()):
-            if process not in self._pack.alive:
-                del self._armed[process]
-            elif not process.frozen and FREEZE not in process.signals and is_stopped(process.pid):
-                process.frozen = True
-                del self._armed[process]
-                self._frozen.append(_Frozen(process, now, self._generations() if planned.in_the_ending else None))
-                self.made["frozen at a point"] += 1
-                self.made[f"frozen at {planned.point}"] += 1
-
-    def _generations(self) -> dict[str, int]:
-        """The generation that each job has now, or has had last if it has ended."""
-        return {job_id: seen.generation for job_id, seen in self._seen_jobs()}
-
-    def _seen_jobs(self) -> Iterator[tuple[str, Seen]]:
-        watches = [(job.job_id, self.neighbours.watch(job)) for job in self.neighbours.jobs if job.job_id == "again"]
-        for job_id, watch in [(self.job.job_id, self._watch), *watches]:
-            seen = watch.look()
-            if seen is not None:
-                yield job_id, seen
-
-    def _wake_frozen(self, now: float) -> None:
-        for frozen in list(self._frozen):
-            if frozen.process not in self._pack.alive:
-                self._frozen.remove(frozen)
-            elif self._may_wake(frozen, now):
-                self._frozen.remove(frozen)
-                frozen.process.send(signal.SIGCONT)
-
-    def _may_wake(self, frozen: _Frozen, now: float) -> bool:
-        """In the ending: when a job that it may have been ending has ended in a later generation."""
-        if frozen.generations is None:
-            return now - frozen.since > NAP_SECONDS
-        former = frozen.generations
-        retried = any(seen.over and seen.generation > former.get(job_id, 0) for job_id, seen in self._seen_jobs())
-        self.made["woken after a retry"] += retried
-        return retried or now - frozen.since > FROZEN_SECONDS
+    def _standings(self) -> dict[str, Standing]:
+        """Of all jobs that are retried."""
+        seen = self._watch.look()
+        own = {} if seen is None else {self.job.job_id: Standing(seen.done, seen.over, seen.generation)}
+        return own | self._neighbours.standings()
 
     def _freeze_amid_the_ending(self, now: float, seen: Seen) -> None:
-        """Whoever ends the large job stands still at any moment of it, if the job will be retried."""
+        """Whoever ends the large job stands still at any moment of it, as often as the job will be retried."""
         for fence, pid in seen.ending:
             process = self._pack.by_pid(pid)
-            if (
-                fence in self._endings
-                or process is None
-                or self.made["frozen amid the ending"] >= self.plan.orders.retries
-            ):
+            if fence in self._endings or process is None or len(self._endings) >= self.plan.orders.retries:
                 continue
             self._endings.add(fence)
-            self._scripts.begin(self._freeze_soon(process, now + self._luck.uniform(0.0, ending_span(self.job.items))))
+            self._scripts.begin(self._freeze_at(process, now + self._luck.uniform(0.0, ending_span(self.job.items))))
 
-    def _freeze_soon(self, process: Process, at: float) -> Script:
-        yield from until(lambda: time.monotonic() >= at, FROZEN_SECONDS)
+    def _freeze_at(self, process: Process, at: float) -> Script:
+        yield from until(lambda: time.monotonic() >= at, NAPS_SECONDS)
         seen = self._watch.look()
         ending = seen is not None and process.pid in (pid for _, pid in seen.ending)
         if ending and process in self._pack.alive and not (process.frozen or process.struck):
             process.send(FREEZE)
-            self._frozen.append(_Frozen(process, time.monotonic(), self._generations()))
-            self.made["frozen amid the ending"] += 1
+            self._points.stopped(process, time.monotonic(), "frozen amid the ending", in_the_ending=True)
 
     # -- false poison --------------------------------------------------------------------------------------------------
 
@@ -256,9 +200,10 @@ class DisturbedStorm(Storm):
         frozen = 0
         while frozen < HAUNTED and not has_ended():
             before = len(begun)
-            yield from until(lambda: len(begun) > before or has_ended(), HAUNT_SECONDS)  # noqa: B023 used at once
+            if not (yield from until(lambda: len(begun) > before or has_ended(), HAUNT_SECONDS)):  # noqa: B023 used at once
+                return
             yield from until(has_ended, self._luck.uniform(0.2, SLOW_SECONDS / 2))
-            process = self._pack.by_pid(begun[-1]) if len(begun) > before else None
+            process = self._pack.by_pid(begun[-1]) if begun else None
             if process is None or process.frozen or process.struck:
                 continue
             process.send(FREEZE)

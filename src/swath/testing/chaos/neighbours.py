@@ -1,131 +1,129 @@
-"""Neighbours: small jobs beside the large one of a storm, for what concerns several jobs.
+"""Neighbours: small jobs beside the large ones of a storm, for what concerns several jobs.
 
-One has its results folder damaged while it runs, and meanwhile another must end. One is retried again and again, so
-that processes which are frozen in its ending wake up after a later generation has ended. One has a retention, and must
-not be deleted because a clock jumps. Used by disturbed.py; check.py counts each like the large one.
+One has its results damaged while it runs, and meanwhile another must end. One is retried again and again, so that
+processes which are frozen in its ending wake up after a later generation has ended. One has a retention, and must not
+be deleted because a clock jumps. Every rig has a Place of its own for them, and counts each like its large jobs.
 """
 
 from __future__ import annotations
 
-import json
-import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
-from swath.testing.chaos import truth
 from swath.testing.chaos.findings import Findings, Kind
-from swath.testing.chaos.job import ChaosJob
-from swath.testing.chaos.scripts import Script, ordered, until
-from swath.testing.chaos.watch import Seen, Watch
-from swath.testing.disturbances.folders import DamagedFolder, possible_damages
+from swath.testing.chaos.scripts import Script, until
 
-__all__ = ["Neighbours", "slow_items"]
+__all__ = ["ITEMS", "KEPT_DAYS", "Neighbours", "Place", "Standing"]
 
 ITEMS: Final = 30  # of each
 KEPT_DAYS: Final = 365
-PATIENCE_SECONDS: Final = 90.0  # for a small job that nothing hinders, on a busy machine
-_SLOW_SECONDS: Final = 0.2
-_CONCURRENCY: Final = 4
+PATIENCE_SECONDS: Final = 120.0  # for a small job that nothing hinders, on a busy machine
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a job is."""
+
+    done: int
+    over: bool
+    generation: int
+
+
+class Place(Protocol):
+    """Where the small jobs are: in a store, with results."""
+
+    def add(self, job_id: str) -> None:
+        """There will be a job with this id."""
+        ...
+
+    def create(self, job_id: str, retention_days: float | None) -> Script:
+        """Orders it; goes on when that is done."""
+        ...
+
+    def retry(self, job_id: str, generation: int) -> Script:
+        """Orders a retry of some items, which begins this generation."""
+        ...
+
+    def look(self, job_id: str) -> Standing | None:
+        """The job now; None when it is not there."""
+        ...
+
+    def damage(self, job_id: str) -> tuple[str, Callable[[bool], None]]:
+        """Damages its results; answers how, and with what repairs them, which is told whether the job has ended."""
+        ...
 
 
 class Neighbours:
-    """`jobs` are those that were ordered; `made` counts what was done to them. Ids of victims are in `damaged`."""
+    """`ids` are the jobs that were ordered, `damaged` those whose results were; `made` counts what was done."""
 
-    def __init__(self, job: ChaosJob, luck: random.Random, findings: Findings) -> None:
-        self._job = job
-        self._luck = luck
+    def __init__(self, place: Place, findings: Findings) -> None:
+        self._place = place
         self._findings = findings
-        self.jobs: list[ChaosJob] = []
+        self.ids: list[str] = []
         self.damaged: set[str] = set()
         self.made: Counter[str] = Counter()
-        self._watches: dict[str, Watch] = {}
-
-    def watch(self, job: ChaosJob) -> Watch:
-        """Looks at one of them."""
-        if job.job_id not in self._watches:
-            self._watches[job.job_id] = Watch(job.database, job.job_id)
-        return self._watches[job.job_id]
-
-    def close(self) -> None:
-        """Lets go of the store."""
-        for watch in self._watches.values():
-            watch.close()
-
-    # -- scripts -------------------------------------------------------------------------------------------------------
 
     def keep_one(self) -> Script:
         """A job with a retention, which ends and must then stay."""
-        kept = self._beside("kept")
-        yield from self._create(kept, retention_days=KEPT_DAYS)
+        kept = self._add("kept")
+        yield from self._place.create(kept, KEPT_DAYS)
         yield from self._must_end(kept, "it did not end")
 
     def damage_one(self) -> Script:
-        """A running job's results folder is damaged. Another must end meanwhile, and it itself after the repair."""
-        victim = self._beside(f"victim-{len(self.jobs)}")
-        self.damaged.add(victim.job_id)
-        yield from self._create(victim)
-        if not (yield from until(lambda: self._partly_done(victim), PATIENCE_SECONDS)):
-            self._findings.add(Kind.WRONG, victim.job_id, "it did not begin, so its folder was not damaged")
+        """A running job's results are damaged. Another must end meanwhile, and it itself after the repair."""
+        victim = self._add(f"victim-{len(self.ids)}")
+        self.damaged.add(victim)
+        yield from self._place.create(victim, None)
+        if not (yield from until(lambda: self._is(victim, _partly_done), PATIENCE_SECONDS)):
+            self._findings.add(Kind.WRONG, victim, "it did not begin, so its results were not damaged")
             return
-        kind = self._luck.choice(possible_damages())
-        folder = DamagedFolder(victim.results, kind)
-        self.made[f"{kind}"] += 1
+        what, repair = self._place.damage(victim)
+        self.made[what] += 1
         try:
-            bystander = self._beside(f"bystander-{len(self.jobs)}")
-            yield from self._create(bystander)
-            yield from self._must_end(bystander, f"it did not end while {victim.job_id} had {kind}")
+            bystander = self._add(f"bystander-{len(self.ids)}")
+            yield from self._place.create(bystander, None)
+            yield from self._must_end(bystander, f"while {victim} had {what} it did not end")
         finally:
-            folder.repair(ended=self._is(victim, lambda seen: seen.over))
-        yield from self._must_end(victim, f"it did not end after its folder had {kind}, and was repaired")
+            repair(self._is(victim, _over))
+        yield from self._must_end(victim, f"it had {what}, which was repaired, and did not end")
+        yield from self._must_end(bystander, "it did not end at all")
 
     def retry_one(self, enough: Callable[[], bool], most: int) -> Script:
-        """A job that is retried whenever it has ended, until `enough`."""
-        again = self._beside("again")
-        yield from self._create(again)
+        """A job that is retried whenever it has ended, until `enough`, and no more often than `most`."""
+        again = self._add("again")
+        yield from self._place.create(again, None)
         for generation in range(2, most + 2):
             if not (yield from self._must_end(again, "it did not end")) or enough():
                 return
-            yield from self._retry(again, generation)
+            self.made["retries"] += 1
+            yield from self._place.retry(again, generation)
         yield from self._must_end(again, "it did not end")
 
-    # -- their steps ---------------------------------------------------------------------------------------------------
+    def standings(self) -> dict[str, Standing]:
+        """Of the jobs that are retried."""
+        looks = {job_id: self._place.look(job_id) for job_id in self.ids if job_id == "again"}
+        return {job_id: look for job_id, look in looks.items() if look is not None}
 
-    def _beside(self, job_id: str) -> ChaosJob:
-        first = self._job.items + ITEMS * len(self.jobs)
-        self.jobs.append(self._job.beside(job_id, first=first, items=ITEMS))
-        return self.jobs[-1]
+    def _add(self, job_id: str) -> str:
+        self._place.add(job_id)
+        self.ids.append(job_id)
+        return job_id
 
-    def _create(self, job: ChaosJob, **policy: Any) -> Script:
-        policy_file = job.folder / f"{job.job_id}-policy.json"
-        policies = json.loads((job.folder / "policy.json").read_text(encoding="utf-8")) | policy
-        policies["throttling"] = {"max_concurrent_workers": _CONCURRENCY}
-        policy_file.write_text(json.dumps(policies), encoding="utf-8")
-        arguments = [*job.run_arguments[1:], "--priority", "5"]
-        arguments[arguments.index("--policy") + 1] = str(policy_file)
-        yield from ordered(job, ["create", *arguments], self._findings)
-
-    def _retry(self, job: ChaosJob, generation: int) -> Script:
-        chosen = sorted(self._luck.sample(range(job.items), self._luck.randint(1, job.items // 2)))
-        file = job.folder / f"{job.job_id}-{generation}.txt"
-        file.write_text("".join(f"{job.item_ids[n]}\n" for n in chosen), encoding="utf-8")
-        job.note_retry(generation, [n + 1 for n in chosen])
-        self.made["retries"] += yield from ordered(job, ["retry", job.job_id, "--items", str(file)], self._findings)
-        yield from until(lambda: self._is(job, lambda seen: seen.generation == generation), PATIENCE_SECONDS)
-
-    def _must_end(self, job: ChaosJob, otherwise: str) -> Script:
-        ended = yield from until(lambda: self._is(job, lambda seen: seen.over), PATIENCE_SECONDS)
-        self._findings.expect(ended, Kind.STOPPED, job.job_id, f"{otherwise} within {PATIENCE_SECONDS:g} s")
+    def _must_end(self, job_id: str, otherwise: str) -> Script:
+        ended = yield from until(lambda: self._is(job_id, _over), PATIENCE_SECONDS)
+        self._findings.expect(ended, Kind.STOPPED, job_id, f"{otherwise} within {PATIENCE_SECONDS:g} s")
         return ended
 
-    def _partly_done(self, job: ChaosJob) -> bool:
-        return self._is(job, lambda seen: seen.over or 0 < seen.done < job.items)
-
-    def _is(self, job: ChaosJob, what: Callable[[Seen], bool]) -> bool:
-        seen = self.watch(job).look()
-        return seen is not None and what(seen)
+    def _is(self, job_id: str, what: Callable[[Standing], Any]) -> bool:
+        look = self._place.look(job_id)
+        return look is not None and bool(what(look))
 
 
-def slow_items(items: int, jobs: int) -> dict[str, float]:
-    """Seconds of each item of so many neighbours of a job with `items`: slow enough to be met while they run."""
-    return dict.fromkeys(truth.item_ids(items + ITEMS * jobs)[items:], _SLOW_SECONDS)
+def _over(look: Standing) -> bool:
+    return look.over
+
+
+def _partly_done(look: Standing) -> bool:
+    return look.over or 0 < look.done < ITEMS
