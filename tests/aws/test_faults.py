@@ -193,66 +193,48 @@ async def test_s3_that_is_down_refuses(aws: Endpoints, aws_name: str, s3: S3Faul
         await obstore.put_async(store_at(s3.url, aws, aws_name, retries=0), "key", BODY)
 
 
-@pytest.fixture
-async def bucket(aws: Endpoints) -> AsyncIterator[tuple[S3Faults, S3Store]]:
-    async with S3Faults(aws.s3_url, 3, S3Rates()) as proxy:
-        yield proxy, store_behind(proxy, aws)
-
-
-def store_behind(proxy: S3Faults, aws: Endpoints) -> S3Store:
-    return S3Store(
-        aws.bucket,
-        endpoint=proxy.url,
-        region=aws.region,
-        access_key_id=aws.access_key,
-        secret_access_key=aws.secret_key,
-        client_options={"allow_http": True, "timeout": timedelta(seconds=60)},
-        retry_config={"max_retries": 0},
-    )
-
-
-async def test_a_put_that_is_doubled_arrives_twice(
-    bucket: tuple[S3Faults, S3Store], aws: Endpoints, aws_name: str
-) -> None:
-    inner, _ = bucket
+async def test_a_put_that_is_doubled_arrives_twice(s3: S3Faults, aws: Endpoints, aws_name: str) -> None:
     arrived: list[int] = []
 
     def count() -> dict[str, int]:
         arrived.append(1)
         return {}
 
-    inner.denied = count
-    async with S3Faults(inner.url, 3, S3Rates(doubled=1.0)) as proxy:
-        store = store_behind(proxy, aws)
-        await obstore.put_async(store, f"{aws_name}/one", b"twice")
+    s3.denied = count
+    async with S3Faults(s3.url, 3, S3Rates(doubled=1.0)) as proxy:
+        store = store_at(proxy.url, aws, aws_name, retries=0)
+        await obstore.put_async(store, "key", BODY)
         assert len(arrived) == 2
-        assert bytes(await (await obstore.get_async(store, f"{aws_name}/one")).bytes_async()) == b"twice"
-    assert len(arrived) == 3
+        assert await read(store, "key") == BODY
+    assert (len(arrived), proxy.injected["doubled"]) == (3, 1)
 
 
-async def test_a_delayed_answer_comes_after_the_object_is_there(
-    bucket: tuple[S3Faults, S3Store], aws_name: str
+async def test_a_delayed_answer_comes_when_the_object_is_there_already(
+    s3: S3Faults, aws: Endpoints, aws_name: str
 ) -> None:
-    proxy, store = bucket
-    proxy.rates = S3Rates(delayed=1.0)
-    putting = asyncio.create_task(obstore.put_async(store, f"{aws_name}/two", b"late"))
-    while not proxy.injected["delayed"]:
+    store = store_at(s3.url, aws, aws_name, retries=2)
+    s3.rates = S3Rates(delayed=1.0)
+    putting = asyncio.ensure_future(obstore.put_async(store, "key", BODY))
+    while not s3.injected["delayed"]:
         await asyncio.sleep(0.01)
-    proxy.rates = S3Rates()
-    assert bytes(await (await obstore.get_async(store, f"{aws_name}/two")).bytes_async()) == b"late"
-    assert not putting.done()
+    s3.rates = S3Rates()
+    assert await read(store, "key") == BODY
     await putting
 
 
 @pytest.mark.parametrize("status", [403, 503])
-async def test_only_the_denied_paths_are_refused(bucket: tuple[S3Faults, S3Store], aws_name: str, status: int) -> None:
-    proxy, store = bucket
-    proxy.denied = lambda: {f"{aws_name}/victim/": status}
-    await obstore.put_async(store, f"{aws_name}/other/one", b"fine")
+async def test_only_what_is_denied_is_refused(s3: S3Faults, aws: Endpoints, aws_name: str, status: int) -> None:
+    store = store_at(s3.url, aws, aws_name, retries=0)
+    s3.denied = lambda: {f"{aws_name}/victim/": status}
+    await obstore.put_async(store, "other/key", BODY)
     with pytest.raises(BaseError):
-        await obstore.put_async(store, f"{aws_name}/victim/one", b"refused")
+        await obstore.put_async(store, "victim/key", BODY)
     with pytest.raises(BaseError):
-        await obstore.list(store, prefix=f"{aws_name}/victim/").collect_async()
+        await obstore.list(store, prefix="victim").collect_async()
+
+
+async def read(store: S3Store, key: str) -> bytes:
+    return bytes(await (await obstore.get_async(store, key)).bytes_async())
 
 
 async def test_a_delayed_answer_of_the_queue_is_an_answer(queue: Callable[[Rates], Queue]) -> None:
