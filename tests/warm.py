@@ -18,12 +18,12 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Final
 
-__all__ = ["run_warm"]
+__all__ = ["SERVER", "run_warm"]
 
-_SERVER: Final = multiprocessing.get_context("forkserver")
+SERVER: Final = multiprocessing.get_context("forkserver")
 _ASKING: Final = threading.Lock()  # a start asks after all others too, and of two who ask at once one hears nothing
 # What fetches and what speaks to AWS start no thread when they are imported, so that forking is safe.
-_SERVER.set_forkserver_preload(
+SERVER.set_forkserver_preload(
     [
         "swath.backends.aws.fleet",
         "swath.bootstrap.workers",
@@ -46,7 +46,7 @@ def run_warm(
     with tempfile.TemporaryDirectory() as place:
         files = Path(place)
         files.joinpath("0").write_text(stdin or "", encoding="utf-8")
-        process = _SERVER.Process(target=_command, args=(list(arguments), folder, dict(environment), files))
+        process = SERVER.Process(target=_command, args=(list(arguments), folder, dict(environment), files))
         with _ASKING:
             process.start()
         wait([process.sentinel], seconds)

@@ -24,7 +24,7 @@ class Mortal:
         self.made = 0
         self._dies_at = dies_at
         self._after = after
-        for name in ("put", "get", "read", "exists", "delete", "beginning"):
+        for name in ("put", "put_if", "tag_and_headers", "get", "read", "exists", "delete", "beginning"):
             setattr(self, name, self._wrapped(getattr(inner, name)))
 
     def _wrapped(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

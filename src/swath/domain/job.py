@@ -128,6 +128,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.manifest is None else self.manifest.get("cache_hits", 0)
 
     @property
+    def missing_items(self) -> int:
+        """Whose files were gone when the job ended."""
+        return 0 if self.manifest is None or not self.state.terminal else self.manifest.get("missing_items", 0)
+
+    @property
     def eta_seconds(self) -> float | None:
         """Time to the end at the present pace; None when nothing says: nothing ends, or the job is held up."""
         held_up = self.state is JobState.PAUSED or self.waiting_for is not None
@@ -148,6 +153,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             "eta_seconds": None if eta is None else round(eta, 1),
             "cost": round(self.cost, 6),
             "cache_hits": self.cache_hits,
+            "missing_items": self.missing_items,
             "waiting_for": self.waiting_for,
             "sites": [msgspec.to_builtins(site) for site in self.sites],
             "circuit": {"state": "open" if self.circuit_opened else "closed", "reason": self.circuit_opened},

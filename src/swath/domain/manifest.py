@@ -15,9 +15,10 @@ from swath.domain.layout import Layout
 from swath.domain.result import Artifact
 from swath.domain.transitions import ItemState
 
-__all__ = ["PART_ITEMS", "JobMetadata", "ManifestPart", "Tally", "entry", "entry_with_past"]
+__all__ = ["MISSING_KEY", "PART_ITEMS", "JobMetadata", "ManifestPart", "Tally", "entry", "entry_with_past"]
 
 PART_ITEMS = 1_000
+MISSING_KEY = "missing_items.csv"  # the items whose files were gone when the job ended; `jobs retry --items` takes it
 
 
 class ManifestPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,7 @@ class JobMetadata(msgspec.Struct, frozen=True, kw_only=True):
     layout: str = Layout.FILES.value
     circuit_opened: str | None = None  # why, if it did
     cache_hits: int = 0
+    missing_items: int | msgspec.UnsetType = msgspec.UNSET  # whose files were gone when the job ended, if there are any
 
 
 class Tally:

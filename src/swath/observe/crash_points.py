@@ -24,6 +24,28 @@ POINTS: Final = (
     "after_rescue",
     *ENDING_POINTS,
 )
+# Each step of an ending at which a process may be stopped while another one ends the job, and the job is run again. Not
+# every ending reaches all of them.
+ENDING_POINTS: Final = (
+    "after_ending_claim",
+    "after_ending_room",
+    "before_settling_others",
+    "before_manifest",
+    "before_former_files",
+    "before_former_removal",
+    "before_document",
+    "after_manifest_part",
+    "before_pack_removal",
+    "before_leftovers",
+    "before_withdrawal",
+    "before_former_metadata",
+    "before_diff",
+    "before_current_version",
+    "before_job_metadata",
+    "after_job_metadata",
+    "before_end",
+    "after_end",
+)
 # Of a job whose results are packed, in a folder.
 PACK_POINTS: Final = ("amid_append", "after_pack_rename")
 # Beyond the path of a job, and only of one that has a webhook.

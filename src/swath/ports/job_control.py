@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from swath.domain.job import JobStatus
+from swath.domain.lease import Lease
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.selection import Selection
 
@@ -76,6 +77,10 @@ class JobControl(Protocol):
         """
         ...
 
-    async def set_current(self, job_id: str, version: int) -> JobStatus:
-        """Makes a version the one that readers get. Raises BadInput when there was never one of that number."""
+    async def set_current(self, job_id: str, version: int, *, under: Lease | None = None) -> JobStatus:
+        """Makes a version the one that readers get. Raises BadInput when there was never one of that number.
+
+        `under` is the right to end the job that makes the version. Raises LeaseLost, and changes nothing, when it was
+        taken away.
+        """
         ...

@@ -106,7 +106,26 @@ class ResultStorage(Protocol):
         ...
 
     async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
-        """Writes documents by key (manifests), each replacing its former whole; answers in the mapping's order."""
+        """Writes documents by key, each replacing its former whole; answers in the mapping's order.
+
+        Without a fence, so only for a caller that nobody else can get in the way of; manifests go by `put_under`.
+        """
+        ...
+
+    async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
+        """Writes documents as `put` does, for the holder of a lease whose room is open.
+
+        A holder that has lost its lease can never replace what a later lease wrote, wherever it was stopped and
+        whenever it goes on. Raises LeaseLost when the room was removed, or when a later lease wrote such a document.
+        """
+        ...
+
+    async def withdraw(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> None:
+        """Removes documents under the same fence; those that are not there are passed over.
+
+        S3 has no removal on a condition that every server knows. There the given bytes replace each document, and
+        should say that it is empty.
+        """
         ...
 
     async def get(self, job_id: str, key: str) -> bytes:
@@ -124,6 +143,14 @@ class ResultStorage(Protocol):
     async def read_all(self, job_id: str, pieces: Sequence[Piece]) -> list[bytes | None]:
         """Many pieces, as `get` and `read` have them, in the order given; None where there is nothing under the key.
         Files of one folder had better stand side by side."""
+        ...
+
+    async def absent(self, job_id: str, sizes: Mapping[str, int]) -> set[str]:
+        """Of these published files, by key with the bytes that each must have at least, those that are not there or are
+        shorter.
+
+        In S3 a look is a request, so there it is taken at packs only; all other files count as there.
+        """
         ...
 
     async def link(self, job_id: str, key: str, seconds: int) -> str | None:

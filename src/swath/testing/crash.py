@@ -60,7 +60,7 @@ def arm(environment: Mapping[str, str]) -> None:
 def _place(variable: str, where: str) -> tuple[str, int]:
     point, _, hit = where.partition(":")
     beyond = (*crash_points.PACK_POINTS, *crash_points.WEBHOOK_POINTS, *crash_points.EXPORT_POINTS)
-    known = (*crash_points.POINTS, *beyond)
+    known = tuple(dict.fromkeys((*crash_points.POINTS, *crash_points.ENDING_POINTS, *beyond)))
     if point not in known or not hit.isdecimal() or int(hit) < 1:
         sys.exit(f"{variable}={where}: give one of {', '.join(known)}, then :N")
     return point, int(hit)

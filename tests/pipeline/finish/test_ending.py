@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 
@@ -255,6 +256,21 @@ async def test_an_ending_that_died_anywhere_is_completed_by_the_next_finisher(
     await assert_verified(store, storage)
 
 
+@pytest.mark.req("Z10", "R4")
+async def test_a_folder_that_is_removed_during_the_ending_is_noticed(
+    storage: FolderResults, clock: FakeClock, hooked: None
+) -> None:
+    store = MemoryStore(clock)
+    await run(store, storage, IDS)
+    crash_points.install(lambda point: shutil.rmtree(storage._root / "job") if point == "before_leftovers" else None)
+    assert await finisher(store, storage, clock).run_once() is None
+    crash_points.install(None)
+    assert not (await store.status("job")).state.terminal
+    status = await ended(store, storage, clock)
+    assert (status.state, status.missing_items) == (JobState.PARTIALLY_COMPLETED, len(IDS))
+    assert (await storage.get("job", "missing_items.csv")).decode().splitlines() == ["item_id", *IDS]
+
+
 async def test_parts_that_no_list_has_any_more_are_removed(
     store: Store, storage: FolderResults, clock: FakeClock
 ) -> None:
@@ -272,9 +288,9 @@ class SlowFolder(FolderResults):
     clock: FakeClock
     seconds_per_put: float
 
-    async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
+    async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
         self.clock.advance(self.seconds_per_put)
-        return await super().put(job_id, documents)
+        return await super().put_under(job_id, fence, documents)
 
 
 class Counting(MemoryStore):
@@ -337,13 +353,9 @@ class SleepyFolder(FolderResults):
     wake: asyncio.Event
     sleep_at: int
 
-    async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
+    async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
         await self._sleep()
-        return await super().put(job_id, documents)
-
-    async def remove(self, job_id: str, prefix: str) -> None:
-        await self._sleep()
-        await super().remove(job_id, prefix)
+        return await super().put_under(job_id, fence, documents)
 
     async def _sleep(self) -> None:
         self.sleep_at -= 1
@@ -378,12 +390,12 @@ async def test_a_finisher_that_sleeps_through_its_lease_harms_nothing(
 async def test_a_full_disk_gives_the_right_to_end_back(
     store: Store, storage: FolderResults, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
+    async def full(job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
         raise StoreUnavailable("the disk is full", WaitingFor.DISK)
 
     await run(store, storage, IDS)
     with monkeypatch.context() as failing:
-        failing.setattr(storage, "put", full)
+        failing.setattr(storage, "put_under", full)
         with pytest.raises(StoreUnavailable):
             await finisher(store, storage, clock).run_once()
     await ended(store, storage, clock)
@@ -394,13 +406,13 @@ async def test_a_full_disk_gives_the_right_to_end_back(
 async def test_a_job_that_waits_for_the_disk_is_tried_again_soon_and_says_so_meanwhile(
     store: Store, storage: FolderResults, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
+    async def full(job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
         raise StoreUnavailable("the disk is full", WaitingFor.DISK)
 
     await run(store, storage, IDS)
     one = finisher(store, storage, clock)
     with monkeypatch.context() as failing:
-        failing.setattr(storage, "put", full)
+        failing.setattr(storage, "put_under", full)
         for _ in range(20):  # longer than the put-off of other errors takes to grow
             with pytest.raises(StoreUnavailable) as raised:
                 await one.run_once()

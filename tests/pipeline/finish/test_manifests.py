@@ -43,7 +43,8 @@ async def test_parts_put_together_hold_every_item_once(size: int, part_items: in
     """Property 46. The seed says how the states are spread; 0 means that everything succeeds."""
     states = {seq: ENDS[seq * seed % 7 % 4] for seq in range(1, size + 1)}
     storage = MemoryResults()
-    writer = ManifestWriter(JOB, storage, part_items)
+    await storage.open_lease("job", 1)
+    writer = ManifestWriter(JOB, storage, part_items, fence=1)
     records = [record(seq, state) for seq, state in states.items()]
     for start in range(0, size, batch_items):
         await writer.add(records[start : start + batch_items])
@@ -76,7 +77,8 @@ async def test_parts_put_together_hold_every_item_once(size: int, part_items: in
 
 async def test_an_entry_is_the_same_in_every_list_and_by_itself() -> None:
     storage = MemoryResults()
-    writer = ManifestWriter(JOB, storage)
+    await storage.open_lease("job", 1)
+    writer = ManifestWriter(JOB, storage, fence=1)
     await writer.add([record(1, ItemState.SUCCESS), record(2, ItemState.FAILED)])
     await writer.close()
     files = storage.files["job"]
@@ -89,8 +91,22 @@ async def test_the_same_rows_give_the_same_bytes_in_whatever_order_their_fields_
     written = []
     for fields in ({"b": 1, "a": {"d": 1, "c": 2}}, {"a": {"c": 2, "d": 1}, "b": 1}):
         storage = MemoryResults()
-        writer = ManifestWriter(JOB, storage)
+        await storage.open_lease("job", 1)
+        writer = ManifestWriter(JOB, storage, fence=1)
         await writer.add([ItemRecord(seq=1, item_id="x", input=fields, state=ItemState.SUCCESS)])
         await writer.close()
         written.append(storage.files["job"])
     assert written[0] == written[1]
+
+
+async def test_no_two_generations_write_the_same_bytes() -> None:
+    written = []
+    for generation in (1, 2):
+        storage = MemoryResults()
+        await storage.open_lease("job", 1)
+        writer = ManifestWriter(JOB, storage, fence=1, generation=generation)
+        await writer.add([record(1, ItemState.SUCCESS)])
+        await writer.close()
+        written.append(storage.files["job"]["manifests/full/part-1.json"])
+    assert written[0] != written[1]
+    assert json.loads(written[0]) == json.loads(written[1])

@@ -12,11 +12,12 @@ import msgspec
 
 from swath.backends.embedded.deletion import delete_at
 from swath.backends.embedded.jobs import row_of, status
-from swath.backends.embedded.leases import held_items
+from swath.backends.embedded.leases import Purpose, held_items, job_under
 from swath.backends.embedded.schema import Rank
 from swath.backends.embedded.specs import decode_job, encode_job
 from swath.domain.errors import Conflict, Outdated
 from swath.domain.job import JobStatus, Stopping
+from swath.domain.lease import Lease
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState, check_job
 from swath.domain.versions import check_version, refuse_unless_ended
@@ -120,8 +121,12 @@ def add_version(db: sqlite3.Connection, job_id: str) -> int:
     return int(row["versions"]) + 1
 
 
-def set_current(db: sqlite3.Connection, boot: float, job_id: str, version: int) -> JobStatus:
+def set_current(
+    db: sqlite3.Connection, boot: float, job_id: str, version: int, under: Lease | None = None
+) -> JobStatus:
     """See JobControl.set_current."""
+    if under is not None:
+        job_under(db, under, Purpose.END)
     row = job_to_change(db, job_id)
     check_version(job_id, version, row["versions"])
     db.execute("UPDATE jobs SET current_version = ? WHERE job_no = ?", (version, row["job_no"]))

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
 __all__ = [
+    "absent_files",
     "clear",
     "clear_in_pieces",
     "copy_file",
@@ -166,6 +168,27 @@ def read_files(fd: int, paths: Iterable[str]) -> dict[str, bytes]:
     finally:
         way.leave()
     return found
+
+
+def absent_files(fd: int, sizes: Mapping[str, int]) -> set[str]:
+    """Those paths under which there is no plain file of at least that size. Neighbours had better stand together."""
+    absent: set[str] = set()
+    way = _Way(fd)
+    try:
+        for path, size in sizes.items():
+            folder, _, name = path.rpartition("/")
+            try:
+                found = os.stat(name, dir_fd=way.to(folder), follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, *_NO_FILE):
+                    raise
+                absent.add(path)
+            else:
+                if not stat.S_ISREG(found.st_mode) or found.st_size < size:
+                    absent.add(path)
+    finally:
+        way.leave()
+    return absent
 
 
 class _Way:

@@ -18,8 +18,10 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from swath.backends.embedded import documents as documents_by_key
+from swath.backends.embedded import fenced_documents
 from swath.backends.embedded.disk_threads import DiskThreads
 from swath.backends.embedded.folders import (
+    absent_files,
     clear_in_pieces,
     enter,
     opened,
@@ -128,6 +130,24 @@ class FolderResults:
         write = documents_by_key.put
         return await self._with_job(job_id, lambda job: write(job, documents, fsync=self._fsync), create=True)
 
+    async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
+        """Writes each document in the room and renames it from there."""
+        for key in documents:
+            _check(_KEY, key)
+        try:
+            return await self._with_job(
+                job_id, lambda job: fenced_documents.put(job, fence, documents, fsync=self._fsync)
+            )
+        except FileNotFoundError as error:
+            raise LeaseLost(f"lease {fence} was taken away: its room is gone") from error
+
+    async def withdraw(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> None:
+        """Moves each document into the room, which removes it with all it holds."""
+        for key in documents:
+            _check(_KEY, key)
+        with suppress(FileNotFoundError):
+            await self._with_job(job_id, lambda job: fenced_documents.withdraw(job, fence, [*documents]))
+
     async def get(self, job_id: str, key: str) -> bytes:
         """Reads a plain file; a link under the key counts as nothing."""
         _check(_KEY, key)
@@ -153,6 +173,13 @@ class FolderResults:
             return await self._with_job(job_id, lambda job: read_pieces(job, pieces))
         except FileNotFoundError:
             return [None] * len(pieces)
+
+    async def absent(self, job_id: str, sizes: Mapping[str, int]) -> set[str]:
+        """One look at the folder's entry for each, at its final place."""
+        try:
+            return await self._with_job(job_id, lambda job: absent_files(job, sizes))
+        except FileNotFoundError:
+            return {*sizes}
 
     async def link(self, job_id: str, key: str, seconds: int) -> str | None:  # noqa: ARG002 nobody reaches a folder by one
         """None: a folder is reached by its machine alone."""

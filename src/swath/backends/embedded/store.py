@@ -163,8 +163,8 @@ class EmbeddedStore(EmbeddedService):
     async def add_version(self, job_id: str) -> int:
         return await self._change(job_id, control.add_version, job_id)
 
-    async def set_current(self, job_id: str, version: int) -> JobStatus:
-        return await self._change(job_id, control.set_current, self._clock.boot(), job_id, version)
+    async def set_current(self, job_id: str, version: int, *, under: Lease | None = None) -> JobStatus:
+        return await self._change(job_id, control.set_current, self._clock.boot(), job_id, version, under)
 
     async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
         self._enter(worker_id)

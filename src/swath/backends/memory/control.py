@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from swath.backends.memory.records import StoredItem, StoredJob
+from swath.backends.memory.records import Right, StoredItem, StoredJob
 from swath.backends.memory.shelves import Shelves
-from swath.domain.errors import BadInput, Conflict, Outdated
+from swath.domain.errors import BadInput, Conflict, LeaseLost, Outdated
 from swath.domain.job import JobStatus, Stopping
+from swath.domain.lease import Lease
 from swath.domain.pace import Pace
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.selection import Selection
@@ -103,8 +104,10 @@ class MemoryControl:
             job.versions += 1
             return job.versions
 
-    async def set_current(self, job_id: str, version: int) -> JobStatus:
+    async def set_current(self, job_id: str, version: int, *, under: Lease | None = None) -> JobStatus:
         with self._shelves.open(job_id):
+            if under is not None and self._shelves.live_lease(under.fence, Right.END) is None:
+                raise LeaseLost(f"the right to end job {under.job.job_id!r} was taken away")
             job = self._job_to_change(job_id)
             check_version(job_id, version, job.versions)
             job.current_version = version

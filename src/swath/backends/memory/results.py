@@ -106,6 +106,19 @@ class MemoryResults:
         self.files[job_id] |= documents
         return [_artifact(key, data) for key, data in documents.items()]
 
+    async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
+        """Keeps the documents while the room is there."""
+        if fence not in self.rooms[job_id]:
+            raise LeaseLost(f"lease {fence} was taken away: its room is gone")
+        return await self.put(job_id, documents)
+
+    async def withdraw(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> None:
+        """Forgets the documents while the room is there."""
+        for key in documents:
+            _check(key)
+            if fence in self.rooms[job_id]:
+                self.files[job_id].pop(key, None)
+
     async def get(self, job_id: str, key: str) -> bytes:
         """The bytes as they were given."""
         _check(key)
@@ -126,6 +139,11 @@ class MemoryResults:
             except KeyError:
                 found.append(None)
         return found
+
+    async def absent(self, job_id: str, sizes: Mapping[str, int]) -> set[str]:
+        """Looks at each."""
+        files = self.files[job_id]
+        return {key for key, size in sizes.items() if len(files.get(key, b"")) < size or key not in files}
 
     async def link(self, job_id: str, key: str, seconds: int) -> str | None:  # noqa: ARG002 there is no way in
         """None."""

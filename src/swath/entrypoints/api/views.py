@@ -81,6 +81,7 @@ class JobView(BaseModel):
     eta_seconds: float | None
     cost: float
     cache_hits: int | None
+    missing_items: int
     waiting_for: str | None
     sites: list[SiteView]
     circuit: CircuitView

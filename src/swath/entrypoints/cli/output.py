@@ -120,6 +120,11 @@ def troubles(status: JobStatus) -> list[str]:
         found.append(f"circuit open: {status.circuit_opened}")
     elif status.stopping is not None and not status.state.terminal:
         found.append("stopping")
+    if status.missing_items:
+        from swath.domain.manifest import MISSING_KEY
+
+        them = counted(status.missing_items, "item")
+        found.append(f"files of {them} are gone: `jobs retry --items` takes {MISSING_KEY} of its results")
     if status.waiting_for is not None:
         found.append(f"waiting for the {status.waiting_for}")
     found += [

@@ -8,6 +8,7 @@ to any more.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
@@ -18,9 +19,10 @@ from swath.domain.errors import LeaseLost, StoreUnavailable, SwathError, Unbalan
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus, final_state
 from swath.domain.lease import Lease
-from swath.domain.manifest import PART_ITEMS, JobMetadata, ManifestPart, Tally
+from swath.domain.manifest import MISSING_KEY, PART_ITEMS, JobMetadata, ManifestPart, Tally
 from swath.domain.transitions import JobState
 from swath.observe.crash_points import reach
+from swath.pipeline.finish.absent import AbsentFiles, state_without
 from swath.pipeline.finish.former import FormerFiles
 from swath.pipeline.finish.hold import EndingBook, Hold
 from swath.pipeline.finish.manifests import (
@@ -31,6 +33,8 @@ from swath.pipeline.finish.manifests import (
     generation_key,
     metadata_document,
     metadata_of,
+    number_of,
+    part_document,
 )
 from swath.pipeline.finish.notice import webhook_of
 from swath.pipeline.finish.settling import settle_for
@@ -39,6 +43,8 @@ from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
 __all__ = ["Finisher", "Onlooker"]
+
+_log = logging.getLogger("swath.finish")
 
 _SWEEP_ITEMS: Final = 5_000
 _READ_ITEMS: Final = 1_000
@@ -59,8 +65,8 @@ class Onlooker(Protocol):
         """These have ended as they say; called in order of `seq`."""
         ...
 
-    async def end(self, state: JobState) -> None:
-        """All have passed and add up, and the job will end in this state."""
+    async def end(self, lease: Lease, state: JobState) -> None:
+        """All have passed and add up, and the holder of this lease will end the job in this state."""
         ...
 
 
@@ -111,16 +117,24 @@ class Finisher:
         try:
             ended = await self._end(lease)
         except LeaseLost:
-            with suppress(SwathError):  # a room that we made too late for the rescue to clear it away
-                await self._storage.settle(lease.job.job_id, lease.fence, ())
+            await self._give_up(lease)
             return None
         except BaseException as error:  # also when cancelled: the next finisher need not wait until the lease runs out
             self._put_off_after(error, lease.job.job_id)
-            with suppress(SwathError):
-                await self._book.release(lease.worker_id, lease.fence)
+            await self._give_up(lease)
             raise
         self._put_off.pop(lease.job.job_id, None)
         return ended
+
+    async def _give_up(self, lease: Lease) -> None:
+        """Removes the room, which may have been made after a rescue, then releases what may still be ours.
+
+        A room that cannot be removed now is removed by the next finisher before it writes anything.
+        """
+        with suppress(SwathError):
+            await self._storage.settle(lease.job.job_id, lease.fence, ())
+        with suppress(SwathError):
+            await self._book.release(lease.worker_id, lease.fence)
 
     def _put_off_after(self, error: BaseException, job_id: str) -> None:
         former = self._put_off.get(job_id)
@@ -132,15 +146,22 @@ class Finisher:
 
     async def _end(self, lease: Lease) -> JobStatus:
         hold = Hold(self._book, self._clock, lease)
+        reach("after_ending_claim")
+        await self._storage.open_lease(lease.job.job_id, lease.fence)
+        reach("after_ending_room")
+        await hold.confirm()
         status = await hold.during(self._close(lease, hold))
         onlooker = None if self._on_version is None else await hold.during(self._on_version(status))
         metadata = await hold.during(self._account(lease, status, hold, onlooker))
         if onlooker is not None:
-            await hold.during(onlooker.end(JobState(metadata.status)))
+            await hold.during(onlooker.end(lease, JobState(metadata.status)))
         document = metadata_document(metadata)
         await hold.keep()
-        await self._storage.put(lease.job.job_id, {METADATA_KEY: document})
+        reach("before_job_metadata")
+        await self._storage.put_under(lease.job.job_id, lease.fence, {METADATA_KEY: document})
         reach("after_job_metadata")
+        await self._storage.settle(lease.job.job_id, lease.fence, ())
+        reach("before_end")
         webhook = webhook_of(status, metadata, self._webhook_url, self._clock.now())
         ended = await self._book.end(lease, JobState(metadata.status), msgspec.json.decode(document), webhook)
         reach("after_end")
@@ -151,28 +172,38 @@ class Finisher:
         `_account`, so the right is renewed meanwhile."""
         while lease.stopping and await self._book.sweep(lease, _SWEEP_ITEMS):
             await hold.keep()
-        await self._clear_rooms(lease)
+        await self._clear_rooms(lease, hold)
         reach("before_manifest")
         return await self._store.status(lease.job.job_id)
 
     async def _account(self, lease: Lease, status: JobStatus, hold: Hold, onlooker: Onlooker | None) -> JobMetadata:
         """Everything else but the end itself."""
-        tally, parts = await self._write_manifests(lease, status.generation, hold, onlooker)
+        absent = AbsentFiles(self._store, self._storage, lease.job)
+        tally, parts = await self._write_manifests(lease, status.generation, hold, [absent, *filter(None, [onlooker])])
+        await absent.end()
         _check_balance(status, tally, parts)
         await hold.keep()
-        await self._remove_leftovers(lease.job.job_id, parts)
-        await self._keep_former(status)
-        return metadata_of(status, final_state(status.counts, lease.stopping), tally, parts)
+        reach("before_leftovers")
+        await self._remove_leftovers(lease, status.generation, parts)
+        reach("before_former_metadata")
+        await self._keep_former(lease, status)
+        await self._tell_missing(lease, status.generation, absent)
+        state = state_without(final_state(status.counts, lease.stopping), absent.items)
+        return metadata_of(status, state, tally, parts, absent.items)
 
-    async def _clear_rooms(self, lease: Lease) -> None:
-        """Settles our own room, in which nothing wins, and any that a worker made after it had lost its lease.
+    async def _clear_rooms(self, lease: Lease, hold: Hold) -> None:
+        """Settles every other room: a worker's that made it after it had lost its lease, or that of a former finisher,
+        who can publish nothing from then on.
 
-        There is no other lease. Hardly anything can have won in such a room; if it has, the rows say so.
+        There is no other lease, and that is confirmed after the rooms are listed: they might be those of a later
+        generation if this process was stopped meanwhile. Hardly anything can have won in such a room; if it has, the
+        rows say so.
         """
-        job_id, fences = lease.job.job_id, await self._storage.open_leases(lease.job.job_id)
-        if lease.fence in fences:
-            await self._storage.settle(job_id, lease.fence, ())
-        winners: dict[int, list[str]] = {fence: [] for fence in fences if fence != lease.fence}
+        job_id = lease.job.job_id
+        fences = [fence for fence in await self._storage.open_leases(job_id) if fence != lease.fence]
+        if fences:
+            await hold.confirm()
+        winners: dict[int, list[str]] = {fence: [] for fence in fences}
         after = 0
         while winners and (records := await self._store.items(job_id, after, _READ_ITEMS)):
             for record in records:
@@ -180,46 +211,58 @@ class Finisher:
                     winners[record.fence].append(record.item_id)
             after = records[-1].seq
         for fence, item_ids in winners.items():
+            reach("before_settling_others")
             await settle_for(self._store, self._storage, job_id, fence, item_ids)
 
     async def _write_manifests(
-        self, lease: Lease, generation: int, hold: Hold, onlooker: Onlooker | None = None
+        self, lease: Lease, generation: int, hold: Hold, passing: Sequence[AbsentFiles | Onlooker] = ()
     ) -> tuple[Tally, dict[str, tuple[ManifestPart, ...]]]:
         job_id = lease.job.job_id
-        writer = ManifestWriter(lease.job, self._storage, self._part_items)
+        writer = ManifestWriter(lease.job, self._storage, self._part_items, fence=lease.fence, generation=generation)
         former = FormerFiles(self._storage, lease, generation)
         after = 0
         while records := await self._store.items(job_id, after, _READ_ITEMS):
             await hold.keep()
             await former.pass_by(records)
             await writer.add(records)
-            if onlooker is not None:
-                await onlooker.pass_by(records)
+            for one in passing:
+                await one.pass_by(records)
             after = records[-1].seq
-        await self._clear_rooms(lease)
+        await self._clear_rooms(lease, hold)
         await former.end()
         await hold.keep()
         return writer.tally, await writer.close()
 
-    async def _keep_former(self, status: JobStatus) -> None:
+    async def _keep_former(self, lease: Lease, status: JobStatus) -> None:
         """Keeps the metadata of the generation before; the store has it until this one ends, however often we try."""
         former = status.manifest
         if former is not None:
-            document = metadata_document(former)
-            await self._storage.put(status.job.job_id, {generation_key(former["generation"]): document})
+            documents = {generation_key(former["generation"]): metadata_document(former)}
+            await self._storage.put_under(lease.job.job_id, lease.fence, documents)
 
-    async def _remove_leftovers(self, job_id: str, parts: Parts) -> None:
+    async def _tell_missing(self, lease: Lease, generation: int, absent: AbsentFiles) -> None:
+        """Lists the items whose files are missing; without any, removes the list of a former generation."""
+        job_id = lease.job.job_id
+        if absent.items:
+            told = "files of %d items of job %s are gone; `swath jobs retry %s --items %s/%s` runs these items again"
+            _log.error(told, absent.items, job_id, job_id, self._storage.location(job_id), MISSING_KEY)
+            await self._storage.put_under(job_id, lease.fence, {MISSING_KEY: absent.document()})
+        elif generation > 1:
+            await self._storage.withdraw(job_id, lease.fence, {MISSING_KEY: b""})
+
+    async def _remove_leftovers(self, lease: Lease, generation: int, parts: Parts) -> None:
         """Removes parts that an earlier ending wrote and this one did not.
 
-        Only now, and only those: a finisher that slept through the loss of its lease may get here after another has
-        ended the job, and must not take away what that one wrote.
+        Only now, and only those; on S3 they stay without items. Under the fence, since a finisher that was stopped here
+        may go on after another generation has ended, which needs a part with that number again.
         """
+        job_id = lease.job.job_id
         for name in LISTS:
             written = {part.artifact.key for part in parts[name]}
             found = [key async for key in self._storage.keys(job_id, f"manifests/{name}/")]
-            for key in found:
-                if key not in written:
-                    await self._storage.remove(job_id, key)
+            left = [key for key in found if key not in written]
+            empty = {key: part_document(job_id, name, number_of(key), (), generation) for key in left}
+            await self._storage.withdraw(job_id, lease.fence, empty)
 
 
 def _check_balance(status: JobStatus, tally: Tally, parts: Parts) -> None:

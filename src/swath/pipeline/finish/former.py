@@ -14,6 +14,7 @@ from swath.domain.item import ItemRecord
 from swath.domain.keys import encode
 from swath.domain.layout import INDEX, PACKS, WARC, Layout, pack_fence
 from swath.domain.lease import Lease
+from swath.observe.crash_points import reach
 from swath.pipeline.finish.packing import needed_of
 from swath.ports.result_storage import ResultStorage, StagedItem
 
@@ -56,19 +57,22 @@ class FormerFiles:
             fence = pack_fence(key)
             used = key in self._packs or (key.endswith(INDEX) and fence in fences)
             if fence is not None and fence < self._lease.fence and not used:
+                reach("before_pack_removal")
                 await self._storage.remove(self._job_id, key)
 
     async def _clear(self, item_ids: Sequence[str]) -> None:
         """Takes files away from items that have ended without any in this generation.
 
-        As every change of an item's files this goes through a room: a finisher that slept through the loss of its right
-        finds it cleared, and cannot take away what a later generation has published.
+        As every change of an item's files this goes through the room, which the finisher opened before it made sure of
+        its right: a finisher that has lost its right since finds no room, and cannot take away what a later generation
+        has published.
         """
         found = await asyncio.gather(*map(self._has_files, item_ids))
         former = [item_id for item_id, has_files in zip(item_ids, found, strict=True) if has_files]
         if former:
-            await self._storage.open_lease(self._job_id, self._lease.fence)
+            reach("before_former_files")
             await self._storage.stage(self._job_id, self._lease.fence, [StagedItem(one, {}) for one in former])
+            reach("before_former_removal")
             await self._storage.publish(self._job_id, self._lease.fence, former)
 
     async def _has_files(self, item_id: str) -> bool:

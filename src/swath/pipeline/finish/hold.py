@@ -43,6 +43,14 @@ class Hold:
         if now - self._renewed_at >= self._lease.lease_seconds / 6:
             await self._renew()
 
+    async def confirm(self) -> None:
+        """Renews now. Raises LeaseLost as `keep` does.
+
+        Called after the room of the lease was made: whoever takes the lease away later finds that room and removes it,
+        and with it everything that this process might still want to publish.
+        """
+        await self._renew()
+
     async def _renew(self) -> None:
         asked_at, fence = self._clock.boot(), self._lease.fence
         directives = await self._book.renew(self._lease.worker_id, [fence])

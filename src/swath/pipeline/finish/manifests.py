@@ -31,6 +31,8 @@ __all__ = [
     "lists_of",
     "metadata_document",
     "metadata_of",
+    "number_of",
+    "part_document",
     "part_key",
 ]
 
@@ -53,6 +55,12 @@ def part_key(list_name: str, number: int) -> str:
     return f"manifests/{list_name}/part-{number}.json"
 
 
+def number_of(key: str) -> int:
+    """The number of a part; 0 for a key that is none."""
+    number = key.rpartition("/part-")[2].removesuffix(".json")
+    return int(number) if number.isdecimal() else 0
+
+
 def generation_key(generation: int) -> str:
     """Where the metadata of a former generation is kept."""
     return f"manifests/generations/{generation}.json"
@@ -68,13 +76,17 @@ def line_of(job: Job, record: ItemRecord) -> bytes:
     return _encoder.encode(entry(job, record))
 
 
-def part_document(job_id: str, list_name: str, number: int, lines: Sequence[bytes]) -> bytes:
-    """A part as a JSON object with one item a line."""
+def part_document(job_id: str, list_name: str, number: int, lines: Sequence[bytes], generation: int = 1) -> bytes:
+    """A part as a JSON object with one item a line.
+
+    It ends with a newline for each generation, so that no two generations write the same bytes: S3 tells a late writer
+    by the hash of what it wants to replace.
+    """
     head = _encoder.encode({"job_id": job_id, "list": list_name, "part": number})
-    return b'%s,"items":[\n%s\n]}\n' % (head[:-1], b",\n".join(lines))
+    return b'%s,"items":[\n%s\n]}%s' % (head[:-1], b",\n".join(lines), b"\n" * generation)
 
 
-def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts) -> JobMetadata:
+def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts, missing_items: int = 0) -> JobMetadata:
     """`job_metadata.json` of a job that ends in `state`. Follows from the store alone: no time of writing is in it."""
     first, last = tally.first_attempt_at, tally.last_attempt_at
     return JobMetadata(
@@ -96,6 +108,7 @@ def metadata_of(status: JobStatus, state: JobState, tally: Tally, parts: Parts) 
         layout=status.job.layout.value,
         execution_policy=status.job.policy.as_json(),
         circuit_opened=status.circuit_opened,
+        missing_items=missing_items or msgspec.UNSET,
     )
 
 
@@ -105,10 +118,11 @@ def metadata_document(metadata: JobMetadata | Mapping[str, Any]) -> bytes:
 
 
 class _ListWriter:
-    def __init__(self, job_id: str, name: str, part_items: int) -> None:
+    def __init__(self, job_id: str, name: str, part_items: int, generation: int) -> None:
         self._job_id = job_id
         self._name = name
         self._part_items = part_items
+        self._generation = generation
         self._lines: list[bytes] = []
         self._number = 0
 
@@ -124,17 +138,21 @@ class _ListWriter:
         self._number += 1
         lines, self._lines = self._lines, []
         key = part_key(self._name, self._number)
-        return key, part_document(self._job_id, self._name, self._number, lines), len(lines)
+        document = part_document(self._job_id, self._name, self._number, lines, self._generation)
+        return key, document, len(lines)
 
 
 class ManifestWriter:
     """Takes a job's items in order of `seq` and writes each into its lists and, unless results are packed, into a
-    document of its own."""
+    document of its own, under the fence of the lease that ends this generation."""
 
-    def __init__(self, job: Job, storage: ResultStorage, part_items: int = PART_ITEMS) -> None:
+    def __init__(
+        self, job: Job, storage: ResultStorage, part_items: int = PART_ITEMS, *, fence: int, generation: int = 1
+    ) -> None:
         self._job = job
+        self._fence = fence
         self._storage = storage
-        self._lists = {name: _ListWriter(job.job_id, name, part_items) for name in LISTS}
+        self._lists = {name: _ListWriter(job.job_id, name, part_items, generation) for name in LISTS}
         self._parts: dict[str, list[ManifestPart]] = {name: [] for name in LISTS}
         self.tally = Tally()
 
@@ -172,7 +190,7 @@ class ManifestWriter:
     async def _write(self, documents: Mapping[str, bytes], new_parts: Mapping[str, tuple[str, int]]) -> None:
         if not documents:
             return
-        for artifact in await self._storage.put(self._job.job_id, documents):
+        for artifact in await self._storage.put_under(self._job.job_id, self._fence, documents):
             if artifact.key in new_parts:
                 name, items = new_parts[artifact.key]
                 self._parts[name].append(ManifestPart(artifact=artifact, items=items))

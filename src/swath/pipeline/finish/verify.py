@@ -15,7 +15,7 @@ import msgspec
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
 from swath.domain.layout import PACKS, Layout, PackedAt
-from swath.domain.manifest import JobMetadata, Tally
+from swath.domain.manifest import MISSING_KEY, JobMetadata, Tally
 from swath.domain.result import Artifact
 from swath.domain.versions import DIFF_KEY, version_of
 from swath.pipeline.finish.files import FileCheck, find_strays
@@ -73,8 +73,9 @@ class _Verification:
         async for records in self._batches():
             await self._check_lists(records, lists)
             await self._check_artifacts(records)
-        for check in lists.values():
+        for name, check in lists.items():
             await check.end(self._findings)
+            await check.accept_emptied(len(parts.get(name, ())))
         self._check_counters(self._status)
         if metadata is not None:
             self._check_sums(metadata)
@@ -178,8 +179,10 @@ class _Verification:
 
     def _check_sums(self, kept: JobMetadata) -> None:
         expected = metadata_of(self._status, self._status.state, self._tally, kept.parts)
-        # The policy may have been changed since: it is what a retry will obey.
-        expected = msgspec.structs.replace(expected, execution_policy=kept.execution_policy)
+        # The policy may have been changed since: it is what a retry will obey. What is missing was so at the end.
+        expected = msgspec.structs.replace(
+            expected, execution_policy=kept.execution_policy, missing_items=kept.missing_items
+        )
         if kept != expected:
             fields = _differing(msgspec.to_builtins(kept), msgspec.to_builtins(expected))
             message = f"what the store kept of it is not what the rows add up to; differing: {fields}"
@@ -188,7 +191,9 @@ class _Verification:
     async def _check_strays(self, parts: Collection[str]) -> None:
         """Whoever is referred to was seen, so strays can be counted before they are looked for one by one."""
         listed = 0
-        documents = {METADATA_KEY} if version_of(self._status.job) is None else {METADATA_KEY, DIFF_KEY}
+        documents = {METADATA_KEY, MISSING_KEY}
+        if version_of(self._status.job) is not None:
+            documents.add(DIFF_KEY)
         async for key in self._storage.keys(self._job_id):
             if key.startswith(("items/", "manifests/")):
                 listed += 1

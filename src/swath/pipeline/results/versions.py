@@ -17,6 +17,7 @@ from swath.domain.errors import BadInput, Conflict, UnknownName
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job, JobStatus
 from swath.domain.layout import Layout
+from swath.domain.lease import Lease
 from swath.domain.policy import CircuitBreaker, ExecutionPolicy, Keep, Retries, Throttling
 from swath.domain.transitions import JobState
 from swath.domain.versions import (
@@ -34,6 +35,7 @@ from swath.domain.versions import (
     version_of,
 )
 from swath.kit.scraper import Scraper
+from swath.observe.crash_points import reach
 from swath.pipeline.results.diff import Comparison, read_diff
 from swath.pipeline.results.version_load import next_with_pages
 from swath.ports.job_control import JobControl
@@ -295,12 +297,15 @@ class _VersionEnding:
         """Compares these items with what readers get."""
         await self._comparison.add(records)
 
-    async def end(self, state: JobState) -> None:
+    async def end(self, lease: Lease, state: JobState) -> None:
         """Writes the diff; then readers get the version, if nobody would miss anything. They do not when items of it
         have run again: which version they get has been decided by then, perhaps by a person."""
         job, number, diff = self._made.job, version_of(self._made.job), self._comparison.diff
-        await self._storage.put(job.job_id, {DIFF_KEY: msgspec.json.encode(diff)})
+        document = msgspec.json.encode(diff) + b"\n" * (self._made.generation - 1)  # as in `part_document`
+        reach("before_diff")
+        await self._storage.put_under(job.job_id, lease.fence, {DIFF_KEY: document})
         ran = state in (JobState.COMPLETED, JobState.PARTIALLY_COMPLETED) and self._made.generation == 1
         if ran and job.extracts and number and not diff.loses_records and not is_sample(job):
             with contextlib.suppress(Conflict, UnknownName):  # it is being deleted
-                await self._store.set_current(job.extracts, number)
+                reach("before_current_version")
+                await self._store.set_current(job.extracts, number, under=lease)

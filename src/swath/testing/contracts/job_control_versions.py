@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from swath.domain.errors import BadInput, Conflict, UnknownName
+from swath.domain.errors import BadInput, Conflict, LeaseLost, UnknownName
 from swath.domain.selection import Selection
 from swath.testing.contracts.orders import Store, end_job, order, ready, run_all
 
@@ -57,6 +57,19 @@ class VersionsContract:
         assert (await store.set_current("job", 2)).current_version == 2
         back = await store.set_current("job", 1)
         assert (back.current_version, back.counts, back.state) == (1, before.counts, before.state)
+
+    async def test_who_has_lost_the_right_to_end_a_version_does_not_move_the_pointer(self, store: Store) -> None:
+        await _ended(store)
+        await store.add_version("job")
+        await ready(store, "version")
+        await run_all(store)
+        right = await store.claim_ending("finisher", "version")
+        assert right is not None
+        assert (await store.set_current("job", 2, under=right)).current_version == 2
+        await store.release("finisher", right.fence)
+        with pytest.raises(LeaseLost):
+            await store.set_current("job", 1, under=right)
+        assert (await store.status("job")).current_version == 2
 
     @pytest.mark.parametrize("version", [-1, 0, 3])
     async def test_a_version_that_never_was_cannot_be_current(self, store: Store, version: int) -> None:

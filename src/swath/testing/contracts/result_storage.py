@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -222,6 +223,46 @@ class ResultStorageContract(PackContract):
         await storage.put("job", {"a.json": b"short"})
         assert await storage.get("job", "a.json") == b"short"
         assert await storage.get("job", "b.json") == b"stays"
+
+    async def test_documents_under_a_lease_replace_those_of_earlier_leases(self, storage: ResultStorage) -> None:
+        documents = {"manifests/full/part-2.json": b"22", "a.json": b"1", "manifests/full/part-1.json": b""}
+        for fence in (1, 2):
+            await storage.open_lease("job", fence)
+            changed = {key: data + b"%d" % fence for key, data in documents.items()}
+            artifacts = await storage.put_under("job", fence, changed)
+            assert [artifact.key for artifact in artifacts] == list(documents)
+            for artifact in artifacts:
+                assert await agree(storage, artifact, changed[artifact.key])
+            await storage.settle("job", fence, ())
+        assert await all_keys(storage) == sorted(documents)
+        assert await storage.open_leases("job") == []
+
+    async def test_a_lease_without_a_room_writes_and_removes_no_document(self, storage: ResultStorage) -> None:
+        await storage.put("job", {"a.json": b"stays"})
+        await storage.open_lease("job", 1)
+        await storage.settle("job", 1, ())
+        with pytest.raises(LeaseLost):
+            await storage.put_under("job", 1, {"a.json": b"late", "b.json": b"late"})
+        with suppress(LeaseLost):
+            await storage.withdraw("job", 1, {"a.json": b""})
+        assert await all_keys(storage) == ["a.json"]
+        assert await storage.get("job", "a.json") == b"stays"
+
+    async def test_a_document_that_is_withdrawn_is_gone_or_says_that_it_is_empty(self, storage: ResultStorage) -> None:
+        await storage.put("job", {"a.json": b"[1]", "b.json": b"[2]"})
+        await storage.open_lease("job", 1)
+        await storage.withdraw("job", 1, {"a.json": b"[]", "never/there.json": b"[]"})
+        keys = await all_keys(storage)
+        assert keys in (["b.json"], ["a.json", "b.json"])
+        assert "a.json" not in keys or await storage.get("job", "a.json") == b"[]"
+        assert await storage.get("job", "b.json") == b"[2]"
+
+    async def test_packs_that_are_not_there_are_absent(self, storage: ResultStorage) -> None:
+        await storage.put("job", {"packs/1.jsonl": b"12345", "items/x/data.json": b"{}"})
+        wanted = {"packs/1.jsonl": 5, "packs/2.jsonl": 1, "items/x/data.json": 2}
+        assert await storage.absent("job", wanted) == {"packs/2.jsonl"}
+        assert await storage.absent("nobody's", {"packs/1.jsonl": 5}) == {"packs/1.jsonl"}
+        assert await storage.absent("job", {}) == set()
 
     async def test_a_reader_never_sees_half_a_document(self, storage: ResultStorage) -> None:
         contents = [bytes([n]) * 300_000 for n in range(8)]

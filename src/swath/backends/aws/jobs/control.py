@@ -10,16 +10,17 @@ import msgspec
 
 from swath.backends.aws.calls.rows import Put
 from swath.backends.aws.jobs.deletion import kept_due, list_as_kept
-from swath.backends.aws.jobs.head import Head
+from swath.backends.aws.jobs.head import Head, Right
 from swath.backends.aws.jobs.heads import Change, Decide, unchanged
 from swath.backends.aws.jobs.jobs import status_after
-from swath.backends.aws.jobs.ledger import Ledger
+from swath.backends.aws.jobs.ledger import Ledger, lease_under
 from swath.backends.aws.jobs.orders import put_order
 from swath.backends.aws.jobs.outcomes import open_circuit as stop_by_circuit
 from swath.backends.aws.table.layout import ACTIVE, listed_key
 from swath.domain.circuit import Circuit
-from swath.domain.errors import Conflict, Outdated
+from swath.domain.errors import Conflict, LeaseLost, Outdated
 from swath.domain.job import JobStatus, Stopping
+from swath.domain.lease import Lease
 from swath.domain.pace import begun
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.transitions import JobState, check_job
@@ -153,11 +154,17 @@ async def add_version(ledger: Ledger, job_id: str) -> int:
     return await ledger.heads.change(job_id, decide)
 
 
-async def set_current(ledger: Ledger, job_id: str, version: int) -> JobStatus:
-    """See JobControl.set_current."""
+async def set_current(ledger: Ledger, job_id: str, version: int, under: Lease | None = None) -> JobStatus:
+    """See JobControl.set_current.
+
+    The right is asked for after the head was read that is written on a condition: whoever has taken the right since,
+    and has set a version, has changed that head.
+    """
 
     async def decide(head: Head) -> Change[Head]:
         to_be_changed(head)
+        if under is not None:
+            await _refuse_unless_held(ledger, under)
         check_version(job_id, version, head.versions)
         if head.current_version == version:
             return unchanged(head)
@@ -165,6 +172,13 @@ async def set_current(ledger: Ledger, job_id: str, version: int) -> JobStatus:
         return Change(head)
 
     return await _told(ledger, job_id, decide)
+
+
+async def _refuse_unless_held(ledger: Ledger, right: Lease) -> None:
+    found = await ledger.heads.find(right.job.job_id)
+    if found is None:
+        raise LeaseLost(f"the right to end job {right.job.job_id!r} was taken away")
+    lease_under(found, right, Right.END)
 
 
 async def open_circuit(ledger: Ledger, job_id: str, why: str, most_left: int | None) -> None:

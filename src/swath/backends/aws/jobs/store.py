@@ -158,8 +158,8 @@ class AwsStore(AwsServing):
     async def add_version(self, job_id: str) -> int:
         return await self._run(control.add_version, job_id)
 
-    async def set_current(self, job_id: str, version: int) -> JobStatus:
-        return await self._run(control.set_current, job_id, version)
+    async def set_current(self, job_id: str, version: int, *, under: Lease | None = None) -> JobStatus:
+        return await self._run(control.set_current, job_id, version, under)
 
     async def claim(self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()) -> Lease | None:
         self._enter(worker_id)

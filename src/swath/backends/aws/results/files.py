@@ -56,15 +56,23 @@ class Files:
         self._deleted: set[str] = set()
 
     async def put(self, job: str, file: File) -> None:
-        """Writes one object, after the names that do not fit into its path."""
+        """Writes one object."""
+        await self._objects.put(await self.named(job, file), file.data, self.headers(file))
+
+    async def named(self, job: str, file: File) -> str:
+        """The path of a file that is about to be written, after the names that do not fit into it are stored."""
         for cut, name in long_pieces(file.key).items():
             if (job, cut) not in self._long:
                 await self._objects.put(f"{job}/{LONG}/{cut}", name.encode("utf-8", "surrogatepass"))
                 self._remember(job, cut, name)
+        return _path(job, file.key)
+
+    def headers(self, file: File) -> dict[str, str]:
+        """What a browser needs to know of it."""
         headers = {"Content-Type": _type(file.key)}
         if file.packed:
             headers["Content-Encoding"] = "gzip"
-        await self._objects.put(_path(job, file.key), file.data, headers)
+        return headers
 
     async def get(self, job: str, key: str) -> bytes:
         """Raises KeyError when there is nothing under the key."""
@@ -72,6 +80,10 @@ class Files:
             return await self._objects.get(_path(job, key))
         except KeyError:
             raise KeyError(key) from None
+
+    async def exists(self, job: str, key: str) -> bool:
+        """Whether there is anything under the key."""
+        return await self._objects.exists(_path(job, key))
 
     async def read(self, job: str, key: str, start: int, length: int) -> bytes:
         """A piece of it. Raises as `get`."""

@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from swath.backends.aws.calls.errors import translated
 from swath.backends.aws.results.bucket import Bucket, NoBucket
@@ -39,8 +39,9 @@ def says_no_bucket(error: Exception) -> bool:
 
 
 def says_exists(error: Exception) -> bool:
-    """Whether a put was declined because there is an object. obstore says so of every 409 too, which may pass."""
-    return isinstance(error, AlreadyExistsError) and _found(_STATUS, str(error)) == "412"
+    """Whether a put was declined because there is an object, or another one than was expected. obstore says so of every
+    409 too, which may pass."""
+    return isinstance(error, (AlreadyExistsError, PreconditionError)) and _found(_STATUS, str(error)) == "412"
 
 
 def translate(operation: str, bucket: Bucket, region: str, error: Exception) -> SwathError:

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import obstore
 from obstore.exceptions import BaseError
@@ -22,7 +22,7 @@ from swath.backends.aws.results.credentials import CredentialChain
 from swath.backends.aws.results.object_errors import TROUBLE, says_exists, says_no_bucket, translate
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import ObjectMeta, UpdateVersion
 
 __all__ = ["MULTIPART_BYTES", "Objects", "all_ended"]
 
@@ -96,6 +96,34 @@ class Objects:
             self.meter.requests["s3.upload_part"] += parts
             self.meter.requests["s3.complete_multipart_upload"] += 1
         return True
+
+    async def put_if(self, path: str, data: bytes, headers: Mapping[str, str], tag: str | None) -> bool:
+        """Writes a whole object in place of the one with this entity tag, or of none. False when another is there now.
+
+        That may be an earlier try of the same call, whose answer was lost. Such a write is never a multipart one.
+        """
+
+        def send(store: S3Store) -> Awaitable[object]:
+            mode: Literal["create"] | UpdateVersion = "create" if tag is None else {"e_tag": tag}
+            return obstore.put_async(store, path, data, attributes=dict(headers), mode=mode, use_multipart=False)
+
+        try:
+            await self._ask("put_object", send, turns=1 + len(data) // self._multipart_bytes)
+        except (FileExistsError, FileNotFoundError):  # not found: it was removed since its tag was read
+            return False
+        return True
+
+    async def tag_and_headers(self, path: str) -> tuple[str, Mapping[str, str]] | None:
+        """The entity tag of an object, and what its writer noted; None when there is none."""
+
+        async def head(store: S3Store) -> tuple[str, Mapping[str, str]]:
+            found = await obstore.get_async(store, path, options={"head": True})
+            return str(found.meta["e_tag"]), {str(name): value for name, value in found.attributes.items()}
+
+        try:
+            return await self._ask("head_object", head)
+        except FileNotFoundError:
+            return None
 
     async def get(self, path: str) -> bytes:
         """Raises KeyError when there is nothing under the path."""
@@ -238,7 +266,7 @@ class Objects:
         }
 
 
-async def all_ended(calls: Iterable[Awaitable[None]]) -> None:
+async def all_ended(calls: Iterable[Awaitable[object]]) -> None:
     """Waits for every one, also when some fail: whoever repeats the call does not meet its own former tries."""
     for done in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(done, BaseException):

@@ -18,6 +18,7 @@ from swath.backends.aws.calls.meter import Meter
 from swath.backends.aws.results.bucket import Bucket
 from swath.backends.aws.results.credentials import CredentialChain
 from swath.backends.aws.results.desk import Desk, artifacts_of, item_files, of_items
+from swath.backends.aws.results.fenced import FencedDocuments
 from swath.backends.aws.results.files import File, Files
 from swath.backends.aws.results.object_names import Place, check_key, check_prefix, job_folder
 from swath.backends.aws.results.objects import MULTIPART_BYTES, Objects, all_ended
@@ -53,6 +54,7 @@ class S3Results:
         self._objects = objects
         self._files = Files(objects)
         self._rooms = Rooms(objects)
+        self._fenced = FencedDocuments(objects, self._files)
         self._settlement = Settlement(self._files, Packs(objects, self._files), self._rooms)
         self._desks: dict[tuple[str, int], Desk] = {}
 
@@ -152,6 +154,25 @@ class S3Results:
         await all_ended(self._files.put(job, file) for file in files)
         return await asyncio.to_thread(lambda: [*artifacts_of(files)])
 
+    async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
+        """Writes each document on a condition (fenced.py), if the room is there."""
+        job, files = job_folder(job_id), await self._fenced_files(job_id, fence, documents)
+        await self._fenced.put(job, fence, files)
+        return await asyncio.to_thread(lambda: [*artifacts_of(files)])
+
+    async def withdraw(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> None:
+        """Puts the given bytes in the place of each document that is there."""
+        if documents:
+            files = await self._fenced_files(job_id, fence, documents)
+            await self._fenced.replace(job_folder(job_id), fence, files)
+
+    async def _fenced_files(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[File]:
+        for key in documents:
+            check_key(key)
+        if not await self._rooms.is_open(job_folder(job_id), fence):
+            raise self._lost(job_id, fence)
+        return [File(key, data) for key, data in documents.items()]
+
     async def get(self, job_id: str, key: str) -> bytes:
         """The bytes as they lie there: a compressed page is not unpacked."""
         check_key(key)
@@ -177,6 +198,12 @@ class S3Results:
 
         await all_ended([read(number, piece) for number, piece in enumerate(pieces)])
         return found
+
+    async def absent(self, job_id: str, sizes: Mapping[str, int]) -> set[str]:
+        """Asks for packs, which are few."""
+        packs = [key for key in sizes if pack_fence(key) is not None]
+        there = await asyncio.gather(*(self._files.exists(job_folder(job_id), key) for key in packs))
+        return {key for key, found in zip(packs, there, strict=True) if not found}
 
     async def link(self, job_id: str, key: str, seconds: int) -> str | None:
         """A presigned one; who follows it unpacks a compressed page."""

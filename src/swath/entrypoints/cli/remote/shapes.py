@@ -38,7 +38,7 @@ def status_of(view: Mapping[str, Any]) -> JobStatus:
         cost=view["cost"],
         manifest=None
         if view["cache_hits"] is None
-        else {"cache_hits": view["cache_hits"]},  # all that a view has of it
+        else {"cache_hits": view["cache_hits"], "missing_items": view.get("missing_items", 0)},  # all that a view has
         sites=msgspec.convert(view["sites"], tuple[SiteOutlook, ...]),
         closed_seconds=closed_seconds,
         versions=view["versions"],
