@@ -8,8 +8,6 @@ from typing import Final
 
 __all__ = ["ENDING_POINTS", "EXPORT_POINTS", "PACK_POINTS", "POINTS", "WEBHOOK_POINTS", "install", "reach"]
 
-# Of whoever writes the manifests and ends the job, in their order.
-ENDING_POINTS: Final = ("before_manifest", "after_manifest_part", "after_job_metadata", "after_end")
 # In the order of a job's path.
 POINTS: Final = (
     "after_submit",
@@ -22,7 +20,10 @@ POINTS: Final = (
     "after_publish",
     "before_release",
     "after_rescue",
-    *ENDING_POINTS,
+    "before_manifest",
+    "after_manifest_part",
+    "after_job_metadata",
+    "after_end",
 )
 # Each step of an ending at which a process may be stopped while another one ends the job, and the job is run again. Not
 # every ending reaches all of them.

@@ -16,7 +16,7 @@ __all__ = ["FREEZE_AT", "WORKER_POINTS", "PlannedFreeze", "draw_freeze", "is_sto
 
 FREEZE_AT: Final = "SWATH_FREEZE_AT"
 # What workers do begins when the job is loaded.
-WORKER_POINTS: Final = POINTS[POINTS.index("before_seal") + 1 :]
+WORKER_POINTS: Final = tuple(dict.fromkeys((*POINTS[POINTS.index("before_seal") + 1 :], *ENDING_POINTS)))
 _OF_THE_ENDING: Final = 0.75
 
 
