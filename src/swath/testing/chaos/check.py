@@ -21,10 +21,12 @@ from swath.testing.chaos.check_packs import PackCheck
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import ChaosJob
 
-__all__ = ["Checked", "blameable", "check"]
+__all__ = ["MOST_WASTED", "Checked", "blameable", "check"]
 
 _STATES: Final = {0: "pending", 1: "success", 2: "failed", 3: "skipped", 4: "cancelled"}
 POISON_DEATHS: Final = 3
+# Attempts of one item that no end remembers: each needs a strike at the worker that runs it, and they are spread.
+MOST_WASTED: Final = 8
 _COUNTERS: Final = ("success", "failed", "skipped", "cancelled", "not_found")
 
 
@@ -167,6 +169,8 @@ def _check_attempts(known: dict[str, Known], earlier: Counter[str], begun: Count
             item_id,
             f"{kept} attempts kept, {item.attempts} of them in its last generation, {begun[item_id]} begun",
         )
+        wasted = begun[item_id] - kept
+        findings.expect(wasted <= MOST_WASTED, Kind.WRONG, item_id, f"{wasted} attempts of it came to nothing")
 
 
 def _check_wanted(wanted: list[str], known: dict[str, Known], findings: Findings) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from swath.testing.chaos import truth
+from swath.testing.chaos.check import MOST_WASTED
 from swath.testing.chaos.check_files import FileCheck, Known, check_manifests
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos_aws.reading import HeadAt, PlainRow
@@ -159,6 +160,8 @@ def _check_attempts(known: dict[str, Known], former: Counter[str], begun: Counte
         kept = item.attempts + former[item_id]
         fine = (item.attempts > 0 or item.poison) and kept <= begun[item_id]
         findings.expect(fine, Kind.WRONG, item_id, f"{kept} attempts kept, {begun[item_id]} begun")
+        wasted = begun[item_id] - kept
+        findings.expect(wasted <= MOST_WASTED, Kind.WRONG, item_id, f"{wasted} attempts of it came to nothing")
 
 
 def _check_wanted(items_file: Path, known: dict[str, Known], findings: Findings) -> None:
