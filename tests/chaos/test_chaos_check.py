@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from swath.testing.chaos import truth
-from swath.testing.chaos.check import check
+from swath.testing.chaos.check import MOST_WASTED, check
 from swath.testing.chaos.findings import Kind
 from swath.testing.chaos.job import JOB_ID, ChaosJob
 
@@ -195,6 +195,12 @@ def delete_the_job(job: ChaosJob) -> None:
     sql(job, "DELETE FROM jobs")
 
 
+def fetch_an_item_again_and_again(job: ChaosJob) -> None:
+    name = truth.item_ids(120)[4]
+    with job.attempts_log.open("a", encoding="utf-8") as log:
+        log.writelines(f"{name}\t{pid}\t0.0\n" for pid in range(MOST_WASTED + 1))
+
+
 def plant_poison(job: ChaosJob) -> None:
     """An item is blamed for the deaths of workers."""
     seq = seq_of(truth.Fate.FOUND)
@@ -251,6 +257,7 @@ SPOILED: list[tuple[Callable[[ChaosJob], None], Kind]] = [
     (retry_another_item_than_was_ordered, Kind.WRONG),
     (leave_an_item_waiting, Kind.STRAY),
     (plant_poison, Kind.FALSE_POISON),
+    (fetch_an_item_again_and_again, Kind.WRONG),
     (plant_metadata_of_a_former_generation, Kind.STALE),
     (plant_a_part_of_a_former_generation, Kind.STALE),
     (plant_an_entry_of_a_former_generation, Kind.STALE),

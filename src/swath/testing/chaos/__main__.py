@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from swath.observe.crash_points import POINTS
+from swath.observe.crash_points import ENDING_POINTS, POINTS
 from swath.testing.chaos import interruption, report
 from swath.testing.chaos.check import check
 from swath.testing.chaos.conclusion import add_options, conclude
@@ -49,7 +49,7 @@ class Size:
     stall_seconds: float
     orders: OrderPlan
     disturbed: DisturbancePlan
-    retried_points: int
+    retried_points: tuple[int, int]  # in the ending, and elsewhere
 
 
 FULL = Size(
@@ -66,7 +66,7 @@ FULL = Size(
     stall_seconds=300.0,  # the last kills may fall on the ending, and a busy machine takes its time over each
     orders=OrderPlan(pauses=30, policies=30, cancels=6, retries=3),
     disturbed=DisturbancePlan(points=30, presence=40, clocks=40, poison=5, folders=10),
-    retried_points=len(POINTS),
+    retried_points=(len(ENDING_POINTS), len(POINTS)),
 )
 SHORT = Size(
     items=1_500,
@@ -82,7 +82,7 @@ SHORT = Size(
     stall_seconds=30.0,
     orders=OrderPlan(pauses=2, policies=2, cancels=1, retries=1),
     disturbed=DisturbancePlan(points=1, presence=3, clocks=6, poison=1, folders=1),
-    retried_points=1,
+    retried_points=(4, 1),
 )
 
 
@@ -181,7 +181,7 @@ def _disturbed(size: Size, options: argparse.Namespace) -> DisturbancePlan:
 def _points(folder: Path, options: argparse.Namespace, seed: int, findings: Findings, figures: report.Figures) -> None:
     size = _size(options)
     chosen = cases(size.hits, freeze=True, layout=options.layout)
-    chosen += retry_cases(seed, size.retried_points, options.layout)
+    chosen += retry_cases(seed, *size.retried_points, layout=options.layout)
     began = time.monotonic()
     before = findings.found.total()
     asyncio.run(run_cases(folder, chosen, findings))

@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,12 +78,18 @@ def cases(hits: int, *, freeze: bool, layout: str = "files") -> list[Case]:
     return found + ([Case(point=point, freeze=True, layout=layout) for point in points] if freeze else [])
 
 
-def retry_cases(seed: int, others: int, layout: str = "files") -> list[Case]:
-    """Freezes with a retry before the waking: at all points of the ending, and at some others."""
+def retry_cases(seed: int, ending: int, others: int, layout: str = "files") -> list[Case]:
+    """Freezes with a retry before the waking: at so many points of the ending and so many others, drawn at random."""
     luck = random.Random(seed)  # noqa: S311 chaos must be repeatable, not secret
     rest = [point for point in POINTS if point not in ENDING_POINTS]
-    points = (*ENDING_POINTS, *luck.sample(rest, min(others, len(rest))))
+    points = [
+        point for points, count in ((ENDING_POINTS, ending), (rest, others)) for point in _drawn(luck, points, count)
+    ]
     return [Case(point=point, freeze=True, retry=True, seed=seed, layout=layout) for point in points]
+
+
+def _drawn(luck: random.Random, points: Sequence[str], count: int) -> list[str]:
+    return luck.sample(points, min(count, len(points)))
 
 
 async def run_cases(folder: Path, chosen: list[Case], findings: Findings) -> None:

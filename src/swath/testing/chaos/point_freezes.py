@@ -21,6 +21,7 @@ __all__ = ["PointFreezes"]
 
 LONGEST_SECONDS: Final = 60.0  # who waits for a retry that does not come is woken anyway
 FROZEN: Final = "frozen at a point"
+WOKEN: Final = "woken after a retry"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class _Frozen:
 
 
 class PointFreezes:
-    """`count` of them in all. `standings` looks at the jobs that are retried, `nap_seconds` is beyond a lease."""
+    """At least `count` that are woken after a retry, and some others. `standings` looks at the jobs that are retried,
+    `nap_seconds` is beyond a lease."""
 
     def __init__(
         self,
@@ -53,8 +55,8 @@ class PointFreezes:
 
     @property
     def enough(self) -> bool:
-        """Whether all have been made, and woken."""
-        return self._made[FROZEN] >= self._count and not self._frozen
+        """Whether as many have been woken after a retry."""
+        return self._made[WOKEN] >= self._count and not self._frozen
 
     @property
     def asleep(self) -> bool:
@@ -63,9 +65,11 @@ class PointFreezes:
 
     def draw(self, alive: Collection[Process], most: int) -> PlannedFreeze | None:
         """Where the next worker shall stop; None when it shall not. `most` may be armed at once."""
-        armed = sum(process in alive for process in [*self._armed, *(frozen.process for frozen in self._frozen)])
-        left = self._count - self._made[FROZEN]
-        return draw_freeze(self._luck) if left > 0 and armed < most else None
+        waiting = [planned for process, planned in self._armed.items() if process in alive]
+        asleep = sum(frozen.process in alive for frozen in self._frozen)
+        if self._made[WOKEN] >= self._count or len(waiting) + asleep >= most:
+            return None
+        return draw_freeze(self._luck, anywhere=any(planned.in_the_ending for planned in waiting))
 
     def started(self, process: Process, planned: PlannedFreeze) -> None:
         """It was armed so."""
@@ -87,7 +91,7 @@ class PointFreezes:
             elif not process.frozen and signal.SIGSTOP not in process.signals and is_stopped(process.pid):
                 del self._armed[process]
                 self.stopped(process, now, FROZEN, in_the_ending=planned.in_the_ending)
-                self._made[f"frozen at {planned.point}"] += 1
+                self._made[f"armed for {planned.point}"] += 1
                 stopped.append(process)
         for frozen in list(self._frozen):
             if frozen.process not in alive:
@@ -105,5 +109,5 @@ class PointFreezes:
             return now - frozen.since > self._nap_seconds
         former = frozen.generations
         retried = any(look.over and look.generation > former.get(job, 0) for job, look in self._standings().items())
-        self._made["woken after a retry"] += retried
+        self._made[WOKEN] += retried
         return retried or now - frozen.since > LONGEST_SECONDS

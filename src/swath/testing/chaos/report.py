@@ -68,7 +68,8 @@ class Figures:
         self.points = {
             "points": len({case.point for case in cases}),
             "crashes": sum(case.deaths for case in cases if not case.freeze),
-            "freezes": sum(case.freeze for case in cases),
+            "freezes": sum(case.freeze and not case.retry for case in cases),
+            "freezes_with_retry": sum(case.retry for case in cases),
             "problems": problems,
             "seconds": round(seconds, 1),
         }
@@ -142,7 +143,8 @@ def _storm_rows(storm: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _point_rows(points: dict[str, Any]) -> list[tuple[str, str]]:
-    crashes = f"{points['crashes']} crashes and {points['freezes']} freezes"
+    frozen = f"{points['freezes']} freezes, {points['freezes_with_retry']} freezes with a retry before the waking"
+    crashes = f"{points['crashes']} crashes, {frozen}"
     what = f"{crashes} at {points['points']} named points, {points['problems']} problems, {points['seconds']:,.0f} s"
     return [("crash points", what)]
 

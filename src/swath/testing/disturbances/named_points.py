@@ -21,7 +21,8 @@ _OF_THE_ENDING: Final = 0.75
 
 
 class PlannedFreeze(NamedTuple):
-    """A process stops when it reaches the point for the `hit`-th time."""
+    """A process stops when it reaches the point for the `hit`-th time. Not every ending comes by every point of one, so
+    whoever has missed it stops at the last, by which all come."""
 
     point: str
     hit: int
@@ -34,12 +35,13 @@ class PlannedFreeze(NamedTuple):
     @property
     def environment(self) -> dict[str, str]:
         """What arms the process."""
-        return {FREEZE_AT: f"{self.point}:{self.hit}"}
+        last = f",{ENDING_POINTS[-1]}:1" if self.in_the_ending else ""
+        return {FREEZE_AT: f"{self.point}:{self.hit}{last}"}
 
 
-def draw_freeze(luck: random.Random) -> PlannedFreeze:
-    """Most are in the ending, where a process that wakes up late can do the most harm."""
-    if luck.random() < _OF_THE_ENDING:
+def draw_freeze(luck: random.Random, *, anywhere: bool = True) -> PlannedFreeze:
+    """Most are in the ending, where a process that wakes up late can do the most harm; all, unless `anywhere`."""
+    if not anywhere or luck.random() < _OF_THE_ENDING:
         return PlannedFreeze(luck.choice(ENDING_POINTS), 1)
     others = [point for point in WORKER_POINTS if point not in ENDING_POINTS and point != "after_rescue"]
     return PlannedFreeze(luck.choice(others), luck.randint(1, 3))
