@@ -142,6 +142,13 @@ def test_too_many_requests_at_once_are_noticed_unless_their_worker_was_struck() 
 
 
 @pytest.mark.req("Z3")
+def test_a_site_that_notes_the_end_of_a_request_late_is_not_visited_too_much() -> None:
+    in_turn = [*visits(0.0, 0.0), *visits(0.09)]  # sent when one was answered, which the site noted 10 ms later
+    assert not paced(in_turn, [], SITE, 0.0).well(SITE)
+    assert paced(in_turn, [], SITE, 0.02).most_open == 2
+
+
+@pytest.mark.req("Z3")
 def test_what_a_woken_worker_sends_counts_like_any_other() -> None:
     asleep = Strike(1, 0.0, until=5.0)
     found = paced(visits(*(6 + n / 12 for n in range(60)), pid=1), [asleep], SITE, 0.0)

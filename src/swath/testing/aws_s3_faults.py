@@ -20,6 +20,7 @@ from swath.testing.proxies.listener import Listener
 __all__ = ["S3Faults", "S3Rates"]
 
 DELAY_SECONDS: Final = (0.5, 6.0)  # of an answer, and of what arrives again
+_CODES: Final = {403: "AccessDenied", 503: "SlowDown"}
 _XML: Final = '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>injected</Message></Error>'
 
 
@@ -101,7 +102,7 @@ class S3Faults(Listener):
         target = unquote(request.head.split(b" ", 2)[1].decode("ascii", "replace"))
         for part, status in self.denied().items():
             if part in target:
-                return _error(status, "AccessDenied" if status == 403 else "SlowDown")
+                return _error(status, _CODES.get(status, "InternalError"))
         return None
 
     async def _forwarded(self, request: _Request, body_bytes: int | None = None) -> bytes:
