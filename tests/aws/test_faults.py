@@ -1,5 +1,6 @@
 """The faults do what they say, on real queues and objects: with faults that do nothing, chaos would show nothing."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -190,3 +191,54 @@ async def test_s3_that_is_down_refuses(aws: Endpoints, aws_name: str, s3: S3Faul
     s3.down = True
     with pytest.raises(BaseError):
         await obstore.put_async(store_at(s3.url, aws, aws_name, retries=0), "key", BODY)
+
+
+async def test_a_put_that_is_doubled_arrives_twice(s3: S3Faults, aws: Endpoints, aws_name: str) -> None:
+    arrived: list[int] = []
+
+    def count() -> dict[str, int]:
+        arrived.append(1)
+        return {}
+
+    s3.denied = count
+    async with S3Faults(s3.url, 3, S3Rates(doubled=1.0)) as proxy:
+        store = store_at(proxy.url, aws, aws_name, retries=0)
+        await obstore.put_async(store, "key", BODY)
+        assert len(arrived) == 2
+        assert await read(store, "key") == BODY
+    assert (len(arrived), proxy.injected["doubled"]) == (3, 1)
+
+
+async def test_a_delayed_answer_comes_when_the_object_is_there_already(
+    s3: S3Faults, aws: Endpoints, aws_name: str
+) -> None:
+    store = store_at(s3.url, aws, aws_name, retries=2)
+    s3.rates = S3Rates(delayed=1.0)
+    putting = asyncio.ensure_future(obstore.put_async(store, "key", BODY))
+    while not s3.injected["delayed"]:
+        await asyncio.sleep(0.01)
+    s3.rates = S3Rates()
+    assert await read(store, "key") == BODY
+    await putting
+
+
+@pytest.mark.parametrize("status", [403, 503])
+async def test_only_what_is_denied_is_refused(s3: S3Faults, aws: Endpoints, aws_name: str, status: int) -> None:
+    store = store_at(s3.url, aws, aws_name, retries=0)
+    s3.denied = lambda: {f"{aws_name}/victim/": status}
+    await obstore.put_async(store, "other/key", BODY)
+    with pytest.raises(BaseError):
+        await obstore.put_async(store, "victim/key", BODY)
+    with pytest.raises(BaseError):
+        await obstore.list(store, prefix="victim").collect_async()
+
+
+async def read(store: S3Store, key: str) -> bytes:
+    return bytes(await (await obstore.get_async(store, key)).bytes_async())
+
+
+async def test_a_delayed_answer_of_the_queue_is_an_answer(queue: Callable[[Rates], Queue]) -> None:
+    slow = queue(Rates(delayed=1.0))
+    await slow.send("hello")
+    assert slow.faults.injected["delayed"] == 1
+    assert bodies(await queue(Rates()).receive()) == ["hello"]

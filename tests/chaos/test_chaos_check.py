@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from swath.testing.chaos import truth
-from swath.testing.chaos.check import check
+from swath.testing.chaos.check import MOST_WASTED, check
 from swath.testing.chaos.findings import Kind
 from swath.testing.chaos.job import JOB_ID, ChaosJob
 
@@ -195,6 +195,39 @@ def delete_the_job(job: ChaosJob) -> None:
     sql(job, "DELETE FROM jobs")
 
 
+def fetch_an_item_again_and_again(job: ChaosJob) -> None:
+    name = truth.item_ids(120)[4]
+    with job.attempts_log.open("a", encoding="utf-8") as log:
+        log.writelines(f"{name}\t{pid}\t0.0\n" for pid in range(MOST_WASTED + 1))
+
+
+def plant_poison(job: ChaosJob) -> None:
+    """An item is blamed for the deaths of workers."""
+    seq = seq_of(truth.Fate.FOUND)
+    ended = json.dumps({"state": "failed", "failure": {"kind": "poison"}, "attempts": [], "artifacts": []}).encode()
+    sql(job, "UPDATE items SET state = 2 WHERE seq = ?", seq)
+    sql(job, "UPDATE outcomes SET ended = ? WHERE seq = ?", ended, seq)
+
+
+def plant_metadata_of_a_former_generation(job: ChaosJob) -> None:
+    job.note_retry(2, [5])
+    sql(job, "UPDATE jobs SET generation = 2")
+    sql(job, "INSERT INTO outcomes SELECT job_no, seq, 2, kind, ended_at, ended FROM outcomes WHERE seq = 5")
+
+
+def plant_a_part_of_a_former_generation(job: ChaosJob) -> None:
+    """Item 5 ended under a later lease than the part says, whose checksum is of the part that belongs there."""
+    sql(job, "UPDATE items SET fence = fence + 1000 WHERE seq = 5")
+    metadata_file = results(job) / "job_metadata.json"
+    metadata = json.loads(metadata_file.read_bytes())
+    metadata["parts"]["full"][0]["artifact"]["sha256"] = hashlib.sha256(b"the new part").hexdigest()
+    metadata_file.write_text(json.dumps(metadata))
+
+
+def plant_an_entry_of_a_former_generation(job: ChaosJob) -> None:
+    sql(job, "UPDATE items SET fence = fence + 1000 WHERE seq = 5")
+
+
 SPOILED: list[tuple[Callable[[ChaosJob], None], Kind]] = [
     (flip_a_byte, Kind.TORN),
     (cut_a_file, Kind.TORN),
@@ -223,6 +256,11 @@ SPOILED: list[tuple[Callable[[ChaosJob], None], Kind]] = [
     (forget_a_retry, Kind.LOST),
     (retry_another_item_than_was_ordered, Kind.WRONG),
     (leave_an_item_waiting, Kind.STRAY),
+    (plant_poison, Kind.FALSE_POISON),
+    (fetch_an_item_again_and_again, Kind.WRONG),
+    (plant_metadata_of_a_former_generation, Kind.STALE),
+    (plant_a_part_of_a_former_generation, Kind.STALE),
+    (plant_an_entry_of_a_former_generation, Kind.STALE),
 ]
 
 
@@ -245,14 +283,10 @@ def test_the_checker_finds_what_was_spoiled(job: ChaosJob, spoil: Callable[[Chao
 def test_only_three_kills_of_our_own_excuse_a_verdict_of_poison(
     job: ChaosJob, killed: tuple[int, ...], blamed: int
 ) -> None:
-    seq = seq_of(truth.Fate.FOUND)
-    item_id = list(truth.item_ids(120))[seq - 1]
+    item_id = list(truth.item_ids(120))[seq_of(truth.Fate.FOUND) - 1]
     with job.attempts_log.open("a", encoding="utf-8") as log:
         log.writelines(f"{item_id}\t{pid}\t0.0\n" for pid in (1, 2, 3))
-    failure = {"kind": "poison"}
-    ended: dict[str, Any] = {"state": "failed", "failure": failure, "attempts": [], "artifacts": []}
-    sql(job, "UPDATE items SET state = 2 WHERE seq = ?", seq)
-    sql(job, "UPDATE outcomes SET ended = ? WHERE seq = ?", json.dumps(ended).encode(), seq)
+    plant_poison(job)
     checked = check(job, killed)
     assert checked.blamed == blamed
     told = [str(problem) for problem in checked.findings.problems]

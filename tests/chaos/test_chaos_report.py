@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from swath.observe.crash_points import POINTS
-from swath.testing.chaos.crash_runs import MOST_ITEMS, cases
+from swath.observe.crash_points import ENDING_POINTS, POINTS
+from swath.testing.chaos.crash_runs import MOST_ITEMS, cases, retry_cases
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.recovery import Recovery, Spread
 from swath.testing.chaos.report import Figures, command_line, write_page
@@ -60,6 +60,16 @@ def test_every_named_point_has_its_cases() -> None:
     too_large = 3  # cases of the third batch of a load and beyond
     assert len(crashes) == 5 * (len(POINTS) - 1) + 1 - too_large  # a job ends only once
     assert max(case.items for case in crashes) <= MOST_ITEMS
+
+
+def test_full_runs_wake_at_every_named_point_after_a_retry_and_short_ones_at_some() -> None:
+    full = retry_cases(7, len(ENDING_POINTS), len(POINTS))
+    assert {case.point for case in full} == {*ENDING_POINTS, *POINTS}
+    short = retry_cases(7, 4, 1)
+    assert short == retry_cases(7, 4, 1)
+    assert sum(case.point in ENDING_POINTS for case in short) == 4
+    assert len(short) == 5
+    assert all(case.freeze and case.retry for case in full + short)
 
 
 def test_figures_go_between_the_marks_of_a_page(tmp_path: Path) -> None:

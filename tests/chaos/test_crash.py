@@ -36,6 +36,12 @@ def test_an_armed_process_dies_where_it_is_told_to(small_job: ChaosJob) -> None:
     assert run(small_job, armed=True, SWATH_CRASH_AT="after_claim:1").returncode == 137
 
 
+def test_of_several_places_the_first_that_is_reached_counts(small_job: ChaosJob) -> None:
+    done = run(small_job, armed=True, SWATH_CRASH_AT="after_end:1,after_stage:1000,after_claim:1")
+    assert done.returncode == 137
+    assert not list(small_job.results.glob("job_metadata.json"))
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -59,4 +65,8 @@ def test_the_product_knows_nothing_of_the_variables() -> None:
         if re.search("SWATH_(CRASH_AT|FREEZE_AT|BROKEN)|testing[. ]crash", path.read_text(encoding="utf-8"))
         and "swath/testing/chaos" not in path.as_posix()
     }
-    assert readers <= {"swath/testing/crash.py", "swath/observe/crash_points.py"}  # whose docstring names the module
+    assert readers <= {
+        "swath/testing/crash.py",
+        "swath/testing/disturbances/named_points.py",  # which arms processes for the chaos rigs
+        "swath/observe/crash_points.py",  # whose docstring names the module
+    }

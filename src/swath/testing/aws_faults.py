@@ -5,6 +5,7 @@ Deterministic for a seed and an order of calls. S3 has its own, on the wire: aws
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from swath.backends.aws.calls.client import Answer, Send
 __all__ = ["Faults", "Rates"]
 
 _LATE_SECONDS: Final = 3
+DELAY_SECONDS: Final = (0.5, 6.0)  # of an answer; beyond the shortest leases of tests
 _THROTTLES: Final = {"dynamodb": "ProvisionedThroughputExceededException", "sqs": "RequestThrottled"}
 _BATCHES: Final = {"batch_write_item": "UnprocessedItems", "batch_get_item": "UnprocessedKeys"}
 
@@ -30,6 +32,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     conflict: float = 0.0  # another transaction on the same rows
     server_error: float = 0.0  # 500; every other one although the request was carried out
     lost_answer: float = 0.0  # a timeout after success
+    delayed: float = 0.0  # an answer that comes seconds after the request was carried out
     unprocessed: float = 0.0  # batches of which a part is left undone
     lost: float = 0.0  # messages that were sent, and deletes that were made, to no effect
     duplicated: float = 0.0  # messages that arrive twice
@@ -62,6 +65,8 @@ class Faults:
                 await send()
             raise _refusal("InternalServerError", operation, 500)
         answer = await self._carried_out(operation, params, send)
+        if self._happens("delayed"):
+            await asyncio.sleep(self._random.uniform(*DELAY_SECONDS))
         if self._happens("lost_answer"):
             raise TimeoutError(f"the answer to {operation} was lost")
         return answer

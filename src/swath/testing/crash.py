@@ -1,9 +1,9 @@
 """Runs the real command line in a process that a test has armed: `python -m swath.testing.crash -- run … --items …`.
 
 `SWATH_CRASH_AT=point:N` kills it the N-th time that it reaches the point (observe/crash_points.py), and
-`SWATH_FREEZE_AT=point:N` stops it there until somebody sends SIGCONT. `SWATH_BROKEN=fence` switches the fence off, to
-show that the chaos checker notices; other words are in broken.py. Only this module reads those variables: a normal
-process cannot be armed.
+`SWATH_FREEZE_AT=point:N` stops it there until somebody sends SIGCONT; of several places (`a:1,b:2`) the first counts.
+`SWATH_BROKEN=fence` switches the fence off, to show that the chaos checker notices; other words are in broken.py. Only
+this module reads those variables: a normal process cannot be armed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sqlite3
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import count
 from typing import Any
 
 from swath.backends.embedded import finishing, leases
@@ -48,7 +48,7 @@ def arm(environment: Mapping[str, str]) -> None:
     """Does what the variables ask for; a word that is not understood ends the process, or a test would show nothing."""
     for variable, act in (("SWATH_CRASH_AT", _die), ("SWATH_FREEZE_AT", _freeze)):
         if where := environment.get(variable):
-            crash_points.install(_at(*_place(variable, where), act))
+            crash_points.install(_at([_place(variable, place) for place in where.split(",")], act))
             _mark_transactions()
     if broken := environment.get("SWATH_BROKEN"):
         ways = {"fence": _break_fence, **BROKEN, **BROKEN_EXPORT, **BROKEN_FENCE, **BROKEN_BROWSERS}
@@ -71,11 +71,15 @@ def _place(variable: str, where: str) -> tuple[str, int]:
     return point, int(hit)
 
 
-def _at(point: str, hit: int, act: Callable[[], None]) -> Callable[[str], None]:
-    hits = count(1)
+def _at(places: Collection[tuple[str, int]], act: Callable[[], None]) -> Callable[[str], None]:
+    """Acts once, at the place that is reached first."""
+    hits: Counter[str] = Counter()
+    waiting = set(places)
 
     def reached(name: str) -> None:
-        if name == point and next(hits) == hit:
+        hits[name] += 1
+        if (name, hits[name]) in waiting:
+            waiting.clear()
             act()
 
     return reached

@@ -11,20 +11,25 @@ import random
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from swath.observe.crash_points import ENDING_POINTS, POINTS
 from swath.testing.chaos import interruption, report
 from swath.testing.chaos.check import check
 from swath.testing.chaos.conclusion import add_options, conclude
-from swath.testing.chaos.crash_runs import cases, run_cases
+from swath.testing.chaos.crash_runs import cases, retry_cases, run_cases
+from swath.testing.chaos.disturbed import DisturbancePlan, DisturbedStorm
 from swath.testing.chaos.findings import Findings
 from swath.testing.chaos.job import make_job
 from swath.testing.chaos.orders import OrderPlan
-from swath.testing.chaos.storm import Storm, StormPlan
+from swath.testing.chaos.storm import StormPlan
 from swath.testing.chaos.verify import verify_job
 
 __all__ = ["main"]
+
+
+DISTURBANCES = tuple(kind.name for kind in fields(DisturbancePlan))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +48,8 @@ class Size:
     hits: int
     stall_seconds: float
     orders: OrderPlan
+    disturbed: DisturbancePlan
+    retried_points: tuple[int, int]  # in the ending, and elsewhere
 
 
 FULL = Size(
@@ -58,6 +65,8 @@ FULL = Size(
     hits=5,
     stall_seconds=300.0,  # the last kills may fall on the ending, and a busy machine takes its time over each
     orders=OrderPlan(pauses=30, policies=30, cancels=6, retries=3),
+    disturbed=DisturbancePlan(points=30, presence=40, clocks=40, poison=5, folders=10),
+    retried_points=(len(ENDING_POINTS), len(POINTS)),
 )
 SHORT = Size(
     items=1_500,
@@ -72,6 +81,8 @@ SHORT = Size(
     hits=1,
     stall_seconds=30.0,
     orders=OrderPlan(pauses=2, policies=2, cancels=1, retries=1),
+    disturbed=DisturbancePlan(points=1, presence=3, clocks=6, poison=1, folders=1),
+    retried_points=(4, 1),
 )
 
 
@@ -90,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.part != "points":
         _storm(folder / "storm", options, seed, findings, figures)
     if options.part != "storm" and not options.broken:
-        _points(folder / "points", options, findings, figures)
+        _points(folder / "points", options, seed, findings, figures)
     figures.finish(findings, time.monotonic() - began)
     return conclude(
         options,
@@ -115,6 +126,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, metavar="S", help="of whom is struck when; printed when chosen by chance")
     parser.add_argument("--part", choices=["storm", "points"], help="only one half")
     parser.add_argument("--layout", choices=["files", "warc"], default="files", help="of the results")
+    kinds = [*DISTURBANCES, "none"]
+    parser.add_argument("--disturb", nargs="+", choices=kinds, help="only these disturbances beside the signals")
     parser.add_argument("--broken", choices=["fence"], help="switch a guard off: the run must then find problems")
     add_options(parser)
     return parser
@@ -148,15 +161,27 @@ def _storm(folder: Path, options: argparse.Namespace, seed: int, findings: Findi
         orders=OrderPlan() if options.broken else size.orders,
         broken=options.broken,
     )
-    storm = Storm(job, plan, findings)
+    storm = DisturbedStorm(job, plan, findings, disturbed=_disturbed(size, options), mean_seconds=size.mean_seconds)
     storm.run()
     checked = check(job, storm.killed_pids)
     findings.take(checked.findings, "check")
-    figures.add_storm(storm, checked, verify_job(job, findings))
+    code = verify_job(job, findings)
+    for neighbour in storm.place.jobs.values():
+        findings.take(check(neighbour, storm.killed_pids).findings, neighbour.job_id)
+        code = max(code, verify_job(neighbour, findings))
+    figures.add_storm(storm, checked, code)
 
 
-def _points(folder: Path, options: argparse.Namespace, findings: Findings, figures: report.Figures) -> None:
-    chosen = cases(_size(options).hits, freeze=True, layout=options.layout)
+def _disturbed(size: Size, options: argparse.Namespace) -> DisturbancePlan:
+    """Of the kinds that the options leave; none when a guard is off, which has to be found out by itself."""
+    wanted = () if options.broken else (options.disturb or DISTURBANCES)
+    return replace(size.disturbed, **{kind: 0 for kind in DISTURBANCES if kind not in wanted})
+
+
+def _points(folder: Path, options: argparse.Namespace, seed: int, findings: Findings, figures: report.Figures) -> None:
+    size = _size(options)
+    chosen = cases(size.hits, freeze=True, layout=options.layout)
+    chosen += retry_cases(seed, *size.retried_points, layout=options.layout)
     began = time.monotonic()
     before = findings.found.total()
     asyncio.run(run_cases(folder, chosen, findings))

@@ -35,9 +35,14 @@ _failed_here: set[str] = set()
 
 
 @cache
-def _mean_seconds() -> float:
-    settings = json.loads((_HERE / "chaos.json").read_text(encoding="utf-8"))
-    return float(settings["mean_seconds"])
+def _paces() -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads((_HERE / "chaos.json").read_text(encoding="utf-8"))
+    return settings
+
+
+def _seconds(name: str) -> float:
+    slow = _paces().get("slow", {}).get(name)
+    return float(_paces()["mean_seconds"]) * wait_factor(name) if slow is None else float(slow)
 
 
 @cache
@@ -75,7 +80,7 @@ class Chaos(HttpScraper):
         gate: Any = web._gate  # noqa: SLF001 the next line stands for a request that is not sent, so the item has begun
         gate._before_request()  # noqa: SLF001 see above
         _note(item.name)
-        await asyncio.sleep(_mean_seconds() * wait_factor(item.name))
+        await asyncio.sleep(_seconds(item.name))
         match fate(item.name):
             case Fate.NOT_FOUND:
                 raise NotFound

@@ -146,7 +146,7 @@ def check_manifests(files: FileCheck, known: dict[str, Known], generation: int, 
         said = kept.get("generation")
         findings.expect(said == former, Kind.LOST, f"generation {former}", f"its metadata say {said}")
     said = metadata["generation"]
-    findings.expect(said == generation, Kind.WRONG, _METADATA, f"it is of generation {said}, the job of {generation}")
+    findings.expect(said == generation, Kind.STALE, _METADATA, f"it is of generation {said}, the job of {generation}")
     sums = Counter(item.state for item in known.values())
     sums["total"], sums["not_found"] = len(known), sum(item.outcome == "not_found" for item in known.values())
     for name, count in metadata["counts"].items():
@@ -169,6 +169,8 @@ def _check_list(
     for part in parts:
         artifact = part["artifact"]
         document = files.read_json(artifact["key"], artifact["size"], artifact["sha256"])
+        if document is None and (document := _stale(artifact["key"], known, files)) is not None:
+            files.findings.add(Kind.STALE, artifact["key"], "it is of a former generation")
         entries = [] if document is None else document["items"]
         what = f"{len(entries)} items where {part['items']} should be"
         files.findings.expect(len(entries) == part["items"], Kind.COUNTED_TWICE, artifact["key"], what)
@@ -195,7 +197,18 @@ def _check_entry(key: str, entry: dict[str, Any], known: dict[str, Known], findi
     item = known.get(entry["item_id"])
     if item is not None:
         said = Known.of(entry["seq"], entry["state"], entry["fence"], entry, "outcome")
-        findings.expect(said == item, Kind.WRONG, key, f"{entry['item_id']} is listed as {said}, the store has {item}")
+        kind = Kind.STALE if entry["fence"] < item.fence else Kind.WRONG
+        findings.expect(said == item, kind, key, f"{entry['item_id']} is listed as {said}, the store has {item}")
+
+
+def _stale(key: str, known: dict[str, Known], files: FileCheck) -> dict[str, Any] | None:
+    """The part that lies there, if it is whole and says of some item what an earlier lease made of it."""
+    try:
+        document: dict[str, Any] = json.loads(files.load(key))
+        of_former = any(entry["fence"] < known[entry["item_id"]].fence for entry in document["items"])
+    except (*_UNREADABLE, KeyError, TypeError):
+        return None
+    return document if of_former else None
 
 
 def _check_once(name: str, listed: Counter[str], expected: set[str], findings: Findings) -> None:

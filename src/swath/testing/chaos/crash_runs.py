@@ -1,23 +1,26 @@
 """Dies, and freezes, at every named point of the product (observe/crash_points.py), and lets another process go on.
 
 Each case is a small job of its own: a process armed by swath.testing.crash stops at the point, `swath run` is started
-again and completes the job, the frozen one wakes up, and the independent check counts. A point that is not reached is
-a failure too, or a renamed one would pass for ever.
+again and completes the job, the frozen one wakes up, and the independent check counts. With `retry` some items run
+again as a new generation before it wakes up. A point that is not reached is a failure too, or a renamed one would pass
+for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from swath.domain.manifest import PART_ITEMS
-from swath.observe.crash_points import PACK_POINTS, POINTS
+from swath.observe.crash_points import ENDING_POINTS, PACK_POINTS, POINTS
 from swath.pipeline.accept.batches import BATCH_ROWS
 from swath.testing.chaos.check import check
 from swath.testing.chaos.findings import Findings, Kind
@@ -26,7 +29,7 @@ from swath.testing.chaos.processes import dying_with_parent, log_errors
 from swath.testing.chaos.warm import Warm
 from swath.testing.crash import KILLED
 
-__all__ = ["Case", "cases", "run_cases"]
+__all__ = ["Case", "cases", "retry_cases", "run_cases"]
 
 PROCESS_SECONDS: Final = 240.0
 FAST_SECONDS: Final = 0.003
@@ -48,13 +51,15 @@ class Case:
     hit: int = 1
     deaths: int = 1
     freeze: bool = False
+    retry: bool = False
+    seed: int = 0
     items: int = 60
     layout: str = "files"
 
     @property
     def name(self) -> str:
         """For reports and folders."""
-        how = "freeze" if self.freeze else "crash"
+        how = "crash" if not self.freeze else "freeze, and wake after a retry" if self.retry else "freeze"
         return f"{how} at {self.point}:{self.hit}" + (f", {self.deaths} times" if self.deaths > 1 else "")
 
 
@@ -71,6 +76,20 @@ def cases(hits: int, *, freeze: bool, layout: str = "files") -> list[Case]:
                 if items <= MOST_ITEMS:
                     found.append(Case(point=point, hit=hit, items=items, layout=layout))
     return found + ([Case(point=point, freeze=True, layout=layout) for point in points] if freeze else [])
+
+
+def retry_cases(seed: int, ending: int, others: int, layout: str = "files") -> list[Case]:
+    """Freezes with a retry before the waking: at so many points of the ending and so many others, drawn at random."""
+    luck = random.Random(seed)  # noqa: S311 chaos must be repeatable, not secret
+    rest = [point for point in POINTS if point not in ENDING_POINTS]
+    points = [
+        point for points, count in ((ENDING_POINTS, ending), (rest, others)) for point in _drawn(luck, points, count)
+    ]
+    return [Case(point=point, freeze=True, retry=True, seed=seed, layout=layout) for point in points]
+
+
+def _drawn(luck: random.Random, points: Sequence[str], count: int) -> list[str]:
+    return luck.sample(points, min(count, len(points)))
 
 
 async def run_cases(folder: Path, chosen: list[Case], findings: Findings) -> None:
@@ -145,12 +164,26 @@ class _CaseRun:
         process = await self._start(self._job.run_arguments, SWATH_FREEZE_AT=place)
         try:
             reached = await _frozen(process.pid)
+            if not reached and self._case.point not in POINTS:
+                return  # not every ending comes by every step
             self._findings.expect(reached, Kind.WRONG, place, "it was not reached")
             await self._expect(3, "run beside it", self._job.run_arguments)
+            if self._case.retry:
+                await self._retry()
         finally:
             process.send_signal(signal.SIGCONT)
         code = await self._end_of(process)
         self._findings.expect(code == 3, Kind.WRONG, "the woken process", f"exit code {code} instead of 3")
+
+    async def _retry(self) -> None:
+        """Runs a third of the items again, to their end, as the next generation."""
+        ids = self._job.item_ids
+        luck = random.Random(f"{self._case.seed} {self._case.point}")  # noqa: S311 chaos must be repeatable, not secret
+        chosen = sorted(luck.sample(range(len(ids)), len(ids) // 3))
+        file = self._job.folder / "again.txt"
+        file.write_text("".join(f"{ids[n]}\n" for n in chosen), encoding="utf-8")
+        self._job.note_retry(2, [n + 1 for n in chosen])
+        await self._expect(3, "jobs retry", ["jobs", "retry", JOB_ID, "--items", str(file), "--run"])
 
     async def _expect(self, wanted: int, what: str, arguments: list[str]) -> None:
         code = None

@@ -1,4 +1,4 @@
-"""What can be wrong with a job after chaos: five kinds of problem, counted apart.
+"""What can be wrong with jobs after chaos: eight kinds of problem, counted apart.
 
 Filled by the checker and the supervisor, shown by report.py.
 """
@@ -21,6 +21,9 @@ class Kind(StrEnum):
     COUNTED_TWICE = "counted_twice"  # counters, rows, outcomes and manifests do not give the same sums
     TORN = "torn"  # a file whose bytes are not what was stored, or not what belongs to the item
     STRAY = "stray"  # something that nobody refers to
+    STALE = "stale"  # a manifest, or the job's metadata, of a generation that is not the last
+    FALSE_POISON = "false_poison"  # an item blamed for deaths of workers that did not happen
+    STOPPED = "stopped"  # a job that stood still because of another one's damage, or did not end after its repair
     WRONG = "wrong"  # an end that the item cannot have had, a process or a job that behaved as it must not
 
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,13 +28,16 @@ GRACE_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class ChaosJob:
-    """Where the parts of a job lie. `settings` are those of its processes beside the ones that every job has."""
+    """Where the parts of a job lie. `settings` are those of its processes beside the ones that every job has. `first`:
+    its items begin after so many others, those of jobs in the same folder."""
 
     folder: Path
     items: int
     layout: str = "files"
     scraper: str = "chaos_scraper.py"
     settings: Mapping[str, str] = field(default_factory=dict)
+    job_id: str = JOB_ID
+    first: int = 0
 
     @property
     def data(self) -> Path:
@@ -49,7 +52,17 @@ class ChaosJob:
     @property
     def items_file(self) -> Path:
         """One name a row."""
-        return self.folder / "items.csv"
+        return self.folder / ("items.csv" if self.job_id == JOB_ID else f"{self.job_id}.csv")
+
+    @property
+    def item_ids(self) -> list[str]:
+        """Of its items, in their order."""
+        return truth.item_ids(self.first + self.items)[self.first :]
+
+    @property
+    def results(self) -> Path:
+        """Its own results folder."""
+        return self.data / "results" / self.job_id
 
     @property
     def attempts_log(self) -> Path:
@@ -64,7 +77,7 @@ class ChaosJob:
             "run",
             *map(str, (scraper, "--items", self.items_file, "--policy", policy)),
             "--job-id",
-            JOB_ID,
+            self.job_id,
             "--layout",
             self.layout,
             "--quiet",
@@ -90,28 +103,43 @@ class ChaosJob:
     @property
     def retries(self) -> dict[int, list[int]]:
         """Which items each later generation must have run, by number; written before the order was given."""
-        file = self.folder / "retries.json"
+        file = self._retries_file
         noted = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         return {int(generation): seqs for generation, seqs in noted.items()}
 
     def note_retry(self, generation: int, seqs: list[int]) -> None:
         """That a retry is about to be ordered."""
         noted = self.retries | {generation: sorted(seqs)}
-        (self.folder / "retries.json").write_text(json.dumps(noted), encoding="utf-8")
+        self._retries_file.write_text(json.dumps(noted), encoding="utf-8")
 
-    def set_pace(self, mean_seconds: float) -> None:
-        """How long an item takes, for processes that start from now on."""
-        (self.folder / "chaos.json").write_text(json.dumps({"mean_seconds": mean_seconds}), encoding="utf-8")
+    @property
+    def _retries_file(self) -> Path:
+        return self.folder / ("retries.json" if self.job_id == JOB_ID else f"{self.job_id}-retries.json")
+
+    def set_pace(self, mean_seconds: float, slow: Mapping[str, float] | None = None) -> None:
+        """How long an item takes, for processes that start from now on; `slow` are the seconds of single items."""
+        paces = {"mean_seconds": mean_seconds, "slow": dict(slow or {})}
+        (self.folder / "chaos.json").write_text(json.dumps(paces), encoding="utf-8")
+
+    def beside(self, job_id: str, *, first: int, items: int) -> ChaosJob:
+        """Another job in the same folder and store, with items of its own; nobody has ordered it yet."""
+        other = replace(self, job_id=job_id, first=first, items=items)
+        other.write_items()
+        return other
+
+    def write_items(self) -> None:
+        """Writes its items file."""
+        with self.items_file.open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["name"])
+            rows.writerows([name] for name in self.item_ids)
 
 
 def make_job(folder: Path, *, items: int, mean_seconds: float, concurrency: int, layout: str = "files") -> ChaosJob:
     """Writes items, policy and scraper into a new folder."""
     folder.mkdir(parents=True)
     job = ChaosJob(folder=folder, items=items, layout=layout)
-    with job.items_file.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["name"])
-        rows.writerows([name] for name in truth.item_ids(items))
+    job.write_items()
     policy = {
         "throttling": {"max_concurrent_workers": concurrency},
         # Flaky items fail once in every process that meets them; those that must fail do so after two retries.

@@ -93,12 +93,14 @@ class Pack:
         for process in self.alive:
             process.popen.wait()
 
-    def start(self, role: str) -> Process:
-        """Starts one; what it says goes to the log."""
+    def start(
+        self, role: str, environment: Mapping[str, str] | None = None, command: Sequence[str] | None = None
+    ) -> Process:
+        """Starts one; what it says goes to the log. `environment` comes on top, `command` instead."""
         with self._log.open("ab") as log:
             popen = subprocess.Popen(
-                self._commands[role],
-                env=self._environment,
+                self._commands[role] if command is None else command,
+                env=self._environment | dict(environment or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -12,6 +12,7 @@ from typing import Any
 
 from swath.testing.chaos.check import Checked
 from swath.testing.chaos.crash_runs import Case
+from swath.testing.chaos.disturbed import DisturbedStorm
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.recovery import Spread
 from swath.testing.chaos.storm import Storm
@@ -46,6 +47,7 @@ class Figures:
             "items": storm.job.items,
             "workers": storm.plan.workers,
             "strikes": dict(sorted(storm.strikes.items())),
+            "disturbances": dict(sorted(storm.made.items())) if isinstance(storm, DisturbedStorm) else {},
             "orders": dict(sorted(storm.orders.given.items())),
             "woken_without_lease": storm.woken_without_lease,
             "killed_freed": asdict(storm.killed.freed),
@@ -66,7 +68,8 @@ class Figures:
         self.points = {
             "points": len({case.point for case in cases}),
             "crashes": sum(case.deaths for case in cases if not case.freeze),
-            "freezes": sum(case.freeze for case in cases),
+            "freezes": sum(case.freeze and not case.retry for case in cases),
+            "freezes_with_retry": sum(case.retry for case in cases),
             "problems": problems,
             "seconds": round(seconds, 1),
         }
@@ -84,9 +87,10 @@ class Figures:
 
 def command_line(options: Mapping[str, object], seed: int) -> str:
     """What makes the same run again; where its files and figures go does not matter."""
-    names = ("short", "items", "kills", "stops", "freezes", "workers", "part", "layout", "broken")
+    names = ("short", "items", "kills", "stops", "freezes", "workers", "part", "layout", "broken", "disturb")
     given = [(name, options.get(name)) for name in names]
-    words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in given if value]
+    told = ((name, " ".join(value) if isinstance(value, list) else value) for name, value in given if value)
+    words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in told]
     return f'make chaos ARGS="{" ".join([*words, f"--seed {seed}"])}"'
 
 
@@ -125,6 +129,7 @@ def _storm_rows(storm: dict[str, Any]) -> list[tuple[str, str]]:
         ("SIGTERM", struck("SIGTERM", "run", "worker")),
         ("SIGSTOP beyond the lease", struck("SIGSTOP", "run", "worker", "with lease")),
         ("orders carried out", ", ".join(f"{count} {name}" for name, count in storm["orders"].items()) or "none"),
+        ("disturbances", ", ".join(f"{count} {name}" for name, count in storm["disturbances"].items()) or "none"),
         ("woke up without their lease", f"{storm['woken_without_lease']:,}"),
         ("kill to lease freed", _spread(storm["killed_freed"])),
         ("kill to item re-leased", _spread(storm["killed_re_leased"])),
@@ -138,7 +143,8 @@ def _storm_rows(storm: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _point_rows(points: dict[str, Any]) -> list[tuple[str, str]]:
-    crashes = f"{points['crashes']} crashes and {points['freezes']} freezes"
+    frozen = f"{points['freezes']} freezes, {points['freezes_with_retry']} freezes with a retry before the waking"
+    crashes = f"{points['crashes']} crashes, {frozen}"
     what = f"{crashes} at {points['points']} named points, {points['problems']} problems, {points['seconds']:,.0f} s"
     return [("crash points", what)]
 

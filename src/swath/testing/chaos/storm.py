@@ -22,7 +22,7 @@ from swath.testing.chaos.processes import Pack, Process, log_errors
 from swath.testing.chaos.recovery import Recovery
 from swath.testing.chaos.watch import Seen, Watch
 
-__all__ = ["Storm", "StormPlan"]
+__all__ = ["Storm", "StormPlan", "ending_span"]
 
 TICK_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 2 * GRACE_SECONDS + 10.0  # a process told to stop is gone by then, on a busy machine too
@@ -31,6 +31,11 @@ LOADED_PER_SECOND: Final = 100_000  # more than it is, so that a load survives o
 LISTED_PER_SECOND: Final = 10_000
 
 KILL, STOP, FREEZE = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP
+
+
+def ending_span(items: int) -> float:
+    """About the seconds in which a job of so many items is ended."""
+    return 0.05 + items / LISTED_PER_SECOND
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +116,12 @@ class Storm:
                 self._send_home()
         self._watch.close()
         self.seconds = time.monotonic() - began
-        for line in log_errors(self.log)[:10]:
+        for line in self._log_errors()[:10]:
             self.findings.add(Kind.WRONG, "a process said", line)
+
+    def _log_errors(self) -> list[str]:
+        """What no process may say."""
+        return log_errors(self.log)
 
     def _over(self) -> bool:
         """One turn; whether the job has ended, or the run is given up."""
@@ -128,6 +137,8 @@ class Storm:
         if seen is None:
             return self._stalled(0, 0, now)
         self.orders.turn(now, seen)
+        if self.orders.over and not self._quiet(now):
+            return False
         if self.orders.over:
             kills = sum(kind is KILL for _, kind in self._ahead)  # freezes and stops may find no moment near the end
             self.findings.expect(not kills, Kind.WRONG, "the storm", f"{kills} kills were not made")
@@ -136,6 +147,11 @@ class Storm:
             self._strike_planned(now, seen)
         self._aim_at_ending(now, seen)
         return self._stalled(seen.done, seen.fence, now)
+
+    def _quiet(self, now: float) -> bool:
+        """Whether the run may end when the job has: nothing else is under way beside it."""
+        del now
+        return True
 
     def _stalled(self, done: int, fence: int, now: float) -> bool:
         if (done, fence) != self._progress[:2]:
@@ -149,11 +165,14 @@ class Storm:
     # -- processes -----------------------------------------------------------------------------------------------------
 
     def _start(self, role: str) -> None:
-        process = self._pack.start(role)
+        process = self._launch(role)
         if role == "run" and self._load_left:
             self._load_left -= 1
             span = START_SECONDS + self.job.items / LOADED_PER_SECOND
             self._due.append((process.started_at + self._random.uniform(0.0, span), KILL, process))
+
+    def _launch(self, role: str) -> Process:
+        return self._pack.start(role)
 
     def _restart(self, seen: Seen | None) -> None:
         for process in self._pack.ended():
@@ -232,7 +251,7 @@ class Storm:
                 continue
             self._ending_seen.add(fence)
             self._ending_left -= 1
-            span = 0.05 + self.job.items / LISTED_PER_SECOND
+            span = ending_span(self.job.items)
             self._due.append((now + self._random.uniform(0.0, span), KILL, process))
 
     def _strike(self, process: Process, kind: signal.Signals, now: float, seen: Seen | None) -> None:

@@ -49,8 +49,9 @@ class Held:
 class Watch:
     """Answers None or nothing while the store is not there yet."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, job_id: str = JOB_ID) -> None:
         self._path = database
+        self._job_id = job_id
         self._db: sqlite3.Connection | None = None
 
     def close(self) -> None:
@@ -73,12 +74,16 @@ class Watch:
         rows = self._rows(
             "SELECT state, success + failed + skipped, (SELECT value FROM meta WHERE key = 'fence'), generation "
             "FROM jobs WHERE job_id = ?",
-            JOB_ID,
+            self._job_id,
         )
         if not rows:
             return None
         ((state, done, fence, generation),) = rows
-        ending = self._rows("SELECT fence, worker FROM leases WHERE purpose = 'end' AND rescued = 0")
+        ending = self._rows(
+            "SELECT l.fence, l.worker FROM leases AS l JOIN jobs AS j ON j.job_no = l.job_no "
+            "WHERE j.job_id = ? AND l.purpose = 'end' AND l.rescued = 0",
+            self._job_id,
+        )
         holders = tuple((int(str(number)), _pid(str(worker))) for number, worker in ending)
         return Seen(str(state), int(str(done)), holders, int(str(fence)), int(str(generation)))
 
@@ -101,7 +106,7 @@ class Watch:
         """Items of the job in a stored state."""
         rows = self._rows(
             "SELECT i.seq FROM jobs AS j JOIN items AS i ON i.job_no = j.job_no WHERE j.job_id = ? AND i.state = ?",
-            JOB_ID,
+            self._job_id,
             code,
         )
         return [int(str(seq)) for (seq,) in rows]
@@ -120,7 +125,7 @@ class Watch:
             "SELECT i.seq, i.fence, i.state FROM json_each(?) AS wanted CROSS JOIN items AS i "
             "ON i.job_no = (SELECT job_no FROM jobs WHERE job_id = ?) AND i.seq = wanted.value",
             json.dumps(sorted(seqs)),
-            JOB_ID,
+            self._job_id,
         )
         return {int(str(seq)): (int(str(fence)), int(str(state))) for seq, fence, state in rows}
 

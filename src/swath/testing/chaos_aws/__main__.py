@@ -11,7 +11,7 @@ import random
 import sys
 import tempfile
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from swath.testing.aws_servers import running_servers
@@ -19,11 +19,14 @@ from swath.testing.chaos import interruption
 from swath.testing.chaos.conclusion import add_options, conclude
 from swath.testing.chaos.findings import Findings
 from swath.testing.chaos_aws import report
+from swath.testing.chaos_aws.disturbed import DisturbancePlan
 from swath.testing.chaos_aws.outages import run_outages
 from swath.testing.chaos_aws.run import Setting, run_storm
 from swath.testing.chaos_aws.sizes import FULL, SHORT, Size
 
 __all__ = ["main"]
+
+DISTURBANCES = tuple(kind.name for kind in fields(DisturbancePlan))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--freezes", type=int, metavar="N", help=f"SIGSTOP beyond the lease ({FULL.freezes})")
     parser.add_argument("--processes", type=int, metavar="N", help=f"worker processes ({FULL.processes})")
     parser.add_argument("--seed", type=int, metavar="S", help="of whom is struck when; printed when chosen by chance")
+    kinds = [*DISTURBANCES, "none"]
+    parser.add_argument("--disturb", nargs="+", choices=kinds, help="only these disturbances beside kills and freezes")
     parser.add_argument("--broken", choices=["fence"], help="switch a guard off: the run must then find problems")
     add_options(parser)
     return parser
@@ -71,14 +76,18 @@ def _parser() -> argparse.ArgumentParser:
 def _size(options: argparse.Namespace) -> Size:
     names = ("items", "kills", "freezes", "processes")
     given = {name: value for name in names if (value := getattr(options, name)) is not None}
-    return replace(SHORT if options.short else FULL, **given)
+    size = replace(SHORT if options.short else FULL, **given)
+    wanted = options.disturb or DISTURBANCES
+    disturbed = replace(size.disturbed, **{kind: 0 for kind in DISTURBANCES if kind not in wanted})
+    return replace(size, disturbed=disturbed)
 
 
 def _command_line(options: argparse.Namespace, seed: int) -> str:
     """What makes the same run again; where its files and figures go does not matter."""
-    names = ("short", "outages", "items", "kills", "freezes", "processes", "broken")
+    names = ("short", "outages", "items", "kills", "freezes", "processes", "broken", "disturb")
     given = [(name, getattr(options, name)) for name in names]
-    words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in given if value]
+    told = ((name, " ".join(value) if isinstance(value, list) else value) for name, value in given if value)
+    words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in told]
     return f'make chaos-aws ARGS="{" ".join([*words, f"--seed {seed}"])}"'
 
 

@@ -1,7 +1,8 @@
 """Runs the real command line with AWS behaving as on bad days: `python -m swath.testing.chaos_aws.armed -- worker`.
 
 `SWATH_FAULTS` are the rates of aws_faults.py as JSON, `SWATH_FAULTS_SEED` the seed, `SWATH_FAULTS_LOG` the folder for
-what was injected. `SWATH_BROKEN=fence` switches the fence off. `--host DIR` is another machine, with that data folder;
+what was injected. `SWATH_FREEZE_AT=point:N` stops the process there, as in swath.testing.crash.
+`SWATH_BROKEN=fence` switches the fence off. `--host DIR` is another machine, with that data folder;
 `--each` runs the command lines that come by stdin. Only this module reads those variables: a normal process cannot be
 armed.
 """
@@ -29,7 +30,9 @@ from swath.backends.aws.jobs.ledger import Ledger
 from swath.backends.aws.results.rooms import Rooms
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.lease import Directive, Grant, Lease, Report
+from swath.testing import crash
 from swath.testing.aws_faults import Faults, Rates
+from swath.testing.disturbances.named_points import FREEZE_AT
 
 __all__ = ["arm", "main"]
 
@@ -69,6 +72,7 @@ def arm(environment: Mapping[str, str]) -> None:
         rates = msgspec.json.decode(given, type=Rates)
         log = environment.get("SWATH_FAULTS_LOG")
         _inject(rates, int(environment.get("SWATH_FAULTS_SEED", "0")) + os.getpid(), None if log is None else Path(log))
+    crash.arm({name: value for name, value in environment.items() if name == FREEZE_AT})
     if broken := environment.get("SWATH_BROKEN"):
         if broken != "fence":
             sys.exit(f"SWATH_BROKEN={broken}: only `fence` can be broken")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from swath.testing.chaos.check import blameable
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos_aws.check_job import JobLeft, check_job
 from swath.testing.chaos_aws.job import AwsJob
@@ -36,11 +38,11 @@ class Checked:
     unseen_objects: int = 0
 
 
-def check(job: AwsJob) -> Checked:
-    """Looks at everything that the jobs have left behind. Nothing may be running any more."""
+def check(job: AwsJob, killed: Collection[int] = ()) -> Checked:
+    """Looks at everything that the jobs have left behind. Nothing may be running any more. `killed` are process ids."""
     checked = Checked(Findings())
-    lines = job.attempts_log.read_text(encoding="utf-8").splitlines()
-    begun = Counter(line.partition("\t")[0] for line in lines)
+    log = [line.split("\t") for line in job.attempts_log.read_text(encoding="utf-8").splitlines()]
+    begun, blame = Counter(line[0] for line in log), blameable(log, set(killed))
     table = PlainTable(job.endpoints, job.name)
     rows = list(table.rows())
     table.close()
@@ -48,7 +50,7 @@ def check(job: AwsJob) -> Checked:
     shutil.rmtree(copy, ignore_errors=True)
     checked.objects = asyncio.run(mirror(job.endpoints, job.name, copy))
     checked.attempts_begun, checked.rows = begun.total(), len(rows)
-    for left in _jobs_left(job, rows, copy, checked.findings):
+    for left in _jobs_left(job, rows, copy, blame, checked.findings):
         one = check_job(left, begun)
         checked.findings.take(one.findings, left.job_id)
         checked.items += one.items
@@ -59,7 +61,9 @@ def check(job: AwsJob) -> Checked:
     return checked
 
 
-def _jobs_left(job: AwsJob, rows: list[PlainRow], copy: Path, findings: Findings) -> list[JobLeft]:
+def _jobs_left(
+    job: AwsJob, rows: list[PlainRow], copy: Path, blame: frozenset[str], findings: Findings
+) -> list[JobLeft]:
     """What there is of each job that was ordered; nobody has ordered others."""
     numbers = {row.partition.removeprefix("name/"): int(row.body) for row in rows if row.partition.startswith("name/")}
     by_number: dict[int, list[PlainRow]] = {}
@@ -73,9 +77,17 @@ def _jobs_left(job: AwsJob, rows: list[PlainRow], copy: Path, findings: Findings
         if number is None or not heads:
             findings.add(Kind.LOST, part.job_id, "the table does not know the job")
             continue
-        items_file, folder = job.items_file(part), copy / part.job_id
         found.append(
-            JobLeft(job_id=part.job_id, number=number, head=heads[0], rows=own, folder=folder, items_file=items_file)
+            JobLeft(
+                job_id=part.job_id,
+                number=number,
+                head=heads[0],
+                rows=own,
+                folder=copy / part.job_id,
+                items_file=job.items_file(part),
+                retries=job.retries(part.job_id),
+                blameable=blame,
+            )
         )
     for job_id in numbers:
         findings.add(Kind.WRONG, job_id, "it is in the table, and was never ordered")

@@ -10,19 +10,21 @@ import csv
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from swath.testing.chaos import truth
+from swath.testing.chaos.check import MOST_WASTED
 from swath.testing.chaos.check_files import FileCheck, Known, check_manifests
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos_aws.reading import HeadAt, PlainRow
 
 __all__ = ["JobLeft", "OneJob", "check_job"]
 
+_End = tuple[int, dict[str, Any]]
 _GZIP: Final = b"\x1f\x8b"
 _NOTE: Final = re.compile(r"\.leases/(\d+)/(.+)")
 _COUNTERS: Final = {
@@ -44,6 +46,8 @@ class JobLeft:
     rows: list[PlainRow]
     folder: Path
     items_file: Path
+    retries: dict[int, list[int]] = field(default_factory=dict)
+    blameable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +64,16 @@ def check_job(left: JobLeft, begun: Counter[str]) -> OneJob:
     """Looks at all of it; `begun` are the attempts that any process began, by item."""
     findings, head = Findings(), left.head
     files = _ObjectCheck(left.folder, findings)
-    known = _check_items(_inputs(left), _ends(left), files, findings)
-    _check_attempts(known, begun, findings)
+    ends, inputs = _ends(left), _inputs(left)
+    former = _check_generations(left, inputs, ends, findings)
+    known = _check_items(left, inputs, ends, files, findings)
+    _check_attempts(known, former, begun, findings)
     _check_wanted(left.items_file, known, findings)
     _check_sums(left.job_id, head, known, findings)
     _check_leftovers(left, findings)
     check_manifests(files, known, head[HeadAt.GENERATION], findings)
     files.find_strays()
-    kept = sum(item.attempts for item in known.values())
+    kept = former.total() + sum(item.attempts for item in known.values())
     return OneJob(findings=findings, items=len(known), attempts_kept=kept, unseen_objects=files.unseen)
 
 
@@ -83,14 +89,38 @@ def _inputs(left: JobLeft) -> dict[int, str]:
     return found
 
 
-def _ends(left: JobLeft) -> dict[int, list[tuple[int, dict[str, Any]]]]:
-    """Every end of every item with its fence."""
-    found: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+def _ends(left: JobLeft) -> dict[int, dict[int, list[_End]]]:
+    """Every end of every item with its fence, by generation."""
+    found: dict[int, dict[int, list[_End]]] = {}
     for row in _of_items(left, "e"):
-        fence = int(row.sort.split("#")[3])
+        _, _, generation, fence, _ = row.sort.split("#")
         for end in msgspec.msgpack.decode(row.body)[1]:
-            found.setdefault(end["seq"], []).append((fence, end))
+            found.setdefault(int(generation), {}).setdefault(end["seq"], []).append((int(fence), end))
     return found
+
+
+def _check_generations(
+    left: JobLeft, inputs: dict[int, str], ends: dict[int, dict[int, list[_End]]], findings: Findings
+) -> Counter[str]:
+    """Each generation ended exactly the items it was to run. Answers with the attempts of all ends but the last."""
+    last, said = max(left.retries, default=1), left.head[HeadAt.GENERATION]
+    findings.expect(said == last, Kind.WRONG, left.job_id, f"generation {said}, {last} was ordered")
+    former: Counter[str] = Counter()
+    for generation, expected in ({1: list(inputs)} | left.retries).items():
+        ended = ends.get(generation, {})
+        for seq in ended.keys() ^ set(expected):
+            kind, what = (Kind.WRONG, "ended though it was not to run") if seq in ended else (Kind.LOST, "did not end")
+            findings.add(kind, f"item {seq}", f"it {what} in generation {generation}")
+        for seq, found in ended.items():
+            times = len(found)
+            findings.expect(times == 1, Kind.COUNTED_TWICE, inputs.get(seq, str(seq)), f"it has ended {times} times")
+            if any(seq in ends.get(later, {}) for later in range(generation + 1, last + 1)):
+                former[inputs.get(seq, str(seq))] += sum(len(end.get("attempts", ())) for _, end in found)
+    for generation in ends.keys() - set(range(1, last + 1)):
+        findings.add(
+            Kind.COUNTED_TWICE, left.job_id, f"there are ends in generation {generation}, which nobody ordered"
+        )
+    return former
 
 
 def _of_items(left: JobLeft, kind: str) -> list[PlainRow]:
@@ -99,31 +129,39 @@ def _of_items(left: JobLeft, kind: str) -> list[PlainRow]:
 
 
 def _check_items(
-    inputs: dict[int, str], ends: dict[int, list[tuple[int, dict[str, Any]]]], files: _ObjectCheck, findings: Findings
+    left: JobLeft,
+    inputs: dict[int, str],
+    ends: dict[int, dict[int, list[_End]]],
+    files: _ObjectCheck,
+    findings: Findings,
 ) -> dict[str, Known]:
-    """Each item with its one end and its files."""
+    """Each item with its last end and its files."""
     known: dict[str, Known] = {}
+    last = {seq: found[-1] for _, ended in sorted(ends.items()) for seq, found in ended.items()}
     for seq, item_id in sorted(inputs.items()):
         findings.expect(item_id not in known, Kind.COUNTED_TWICE, item_id, "there are two rows of it")
-        ended = ends.pop(seq, [])
-        findings.expect(len(ended) > 0, Kind.LOST, item_id, "it has not ended")
-        findings.expect(len(ended) <= 1, Kind.COUNTED_TWICE, item_id, f"it has ended {len(ended)} times")
-        fence, end = ended[-1] if ended else (0, {"state": "pending"})
+        findings.expect(seq in last, Kind.LOST, item_id, "it has not ended")
+        fence, end = last.pop(seq, (0, {"state": "pending"}))
         known[item_id] = Known.of(seq, end["state"], fence, end)
         came = (known[item_id].state, known[item_id].outcome, known[item_id].failure)
         foretold = truth.ENDS[truth.fate(item_id)]
-        findings.expect(came == foretold, Kind.WRONG, item_id, f"it is {came} and must be {foretold}")
+        if not (known[item_id].poison and item_id in left.blameable):
+            kind = Kind.FALSE_POISON if known[item_id].poison else Kind.WRONG
+            findings.expect(came == foretold, kind, item_id, f"it is {came} and must be {foretold}")
         files.check_item(item_id, known[item_id])
         files.check_winner(item_id, known[item_id])
-    for seq in ends:
+    for seq in last:
         findings.add(Kind.WRONG, f"item {seq}", "it has an end and no input")
     return known
 
 
-def _check_attempts(known: dict[str, Known], begun: Counter[str], findings: Findings) -> None:
+def _check_attempts(known: dict[str, Known], former: Counter[str], begun: Counter[str], findings: Findings) -> None:
     for item_id, item in known.items():
-        fine = 0 < item.attempts <= begun[item_id]
-        findings.expect(fine, Kind.WRONG, item_id, f"{item.attempts} attempts kept, {begun[item_id]} begun")
+        kept = item.attempts + former[item_id]
+        fine = (item.attempts > 0 or item.poison) and kept <= begun[item_id]
+        findings.expect(fine, Kind.WRONG, item_id, f"{kept} attempts kept, {begun[item_id]} begun")
+        wasted = begun[item_id] - kept
+        findings.expect(wasted <= MOST_WASTED, Kind.WRONG, item_id, f"{wasted} attempts of it came to nothing")
 
 
 def _check_wanted(items_file: Path, known: dict[str, Known], findings: Findings) -> None:

@@ -46,8 +46,12 @@ class Feeder:
 
     def feed(self, part: Part) -> None:
         """Has a job created, after those that were told before."""
+        self.order(self._job.create_arguments(part))
+
+    def order(self, arguments: list[str]) -> None:
+        """Has a command run, after those that were told before."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(self._job.create_arguments(part)).encode() + b"\n")
+        self._process.stdin.write(json.dumps(arguments).encode() + b"\n")
         self._process.stdin.flush()
 
     def finish(self) -> None:

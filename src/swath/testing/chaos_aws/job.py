@@ -77,10 +77,40 @@ class AwsJob:
 
     def create_arguments(self, part: Part) -> list[str]:
         """`swath jobs create …`: loads it, and leaves it to workers."""
-        scraper, policy = self.folder / "county_scraper.py", self.folder / "policy.json"
+        scraper, policy = self.folder / "county_scraper.py", self._policy_file(part)
         files = map(str, (scraper, "--items", self.items_file(part), "--policy", policy))
         kind = map(str, ("--concurrency", part.concurrency, "--priority", part.priority))
         return ["jobs", "create", *files, "--job-id", part.job_id, *kind, "--quiet"]
+
+    def _policy_file(self, part: Part) -> Path:
+        if part.retention_days is None:
+            return self.folder / "policy.json"
+        file = self.folder / f"{part.job_id}-policy.json"
+        file.write_text(json.dumps(_POLICY | {"retention_days": part.retention_days}), encoding="utf-8")
+        return file
+
+    def write_items(self, part: Part) -> None:
+        """Writes the items file of a part."""
+        with self.items_file(part).open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["name"])
+            rows.writerows([name] for name in self.item_ids(part))
+
+    @staticmethod
+    def item_ids(part: Part) -> list[str]:
+        """Of the items of a part, in their order."""
+        return truth.item_ids(part.first + part.items)[part.first :]
+
+    def retries(self, job_id: str) -> dict[int, list[int]]:
+        """Which items each later generation of a part must have run, by number; written before the order was given."""
+        file = self.folder / f"{job_id}-retries.json"
+        noted = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        return {int(generation): seqs for generation, seqs in noted.items()}
+
+    def note_retry(self, job_id: str, generation: int, seqs: list[int]) -> None:
+        """That a retry of a part is about to be ordered."""
+        noted = self.retries(job_id) | {generation: sorted(seqs)}
+        (self.folder / f"{job_id}-retries.json").write_text(json.dumps(noted), encoding="utf-8")
 
     def command(self, arguments: list[str], *, host: int = 0, armed: bool = False) -> list[str]:
         """The real command line; armed, the same through armed.py, as on the machine of that number."""
@@ -118,12 +148,8 @@ def make_job(job: AwsJob) -> AwsJob:
     """Writes items, policies and scraper into a new folder."""
     for folder in (job.folder, job.faults, job.folder / "items"):
         folder.mkdir(parents=True)
-    names = truth.item_ids(job.items)
     for part in job.parts:
-        with job.items_file(part).open("w", encoding="utf-8", newline="") as file:
-            rows = csv.writer(file)
-            rows.writerow(["name"])
-            rows.writerows([name] for name in names[part.first : part.first + part.items])
+        job.write_items(part)
     (job.folder / "policy.json").write_text(json.dumps(_POLICY), encoding="utf-8")
     (job.folder / "sites.yaml").write_text(_site_policy(job.site), encoding="utf-8")
     shutil.copy(Path(__file__).with_name("county_scraper.py"), job.folder)

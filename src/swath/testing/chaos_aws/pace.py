@@ -29,7 +29,8 @@ class Strike(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class Paced:
     """`excess`: requests of the worst window above what is allowed, 0 or less is well; `most_open`: at once, by workers
-    that were neither dead nor frozen. Beside them the same with all requests."""
+    that were neither dead nor frozen. Beside them the same with all requests. `lag_seconds`: for as long the site may
+    have been away from its sockets."""
 
     requests: int
     struck: int
@@ -56,7 +57,8 @@ def paced(seen: Sequence[Seen], strikes: Iterable[Strike], site: SitePlan, lag_s
         struck_at = _struck_at(request, by_pid.get(request.pid, ()))
         if struck_at is None:
             living.append(request)
-        cut.append((request.opened, request.finished if struck_at is None else min(request.finished, struck_at)))
+        noted = request.finished - lag_seconds  # the worker has the answer before the site has noted it
+        cut.append((request.opened, noted if struck_at is None else min(noted, struck_at)))
     whole = [(request.opened, request.finished) for request in seen]
     seconds = max((request.finished for request in seen), default=0.0) - min((one.opened for one in seen), default=0.0)
     return Paced(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-__all__ = ["JOB_ID", "Part", "in_one", "shared_out"]
+__all__ = ["JOB_ID", "Part", "beside", "in_one", "shared_out"]
 
 JOB_ID: Final = "chaos"
 _ITEMS_A_SMALL_JOB: Final = 36  # of all items: so many make for one small job, which has a quarter of them
@@ -30,11 +30,17 @@ class Part:
     priority: int = 0
     due: int = 0
     large: bool = False
+    retention_days: float | None = None
 
 
 def in_one(items: int, concurrency: int) -> Part:
     """One job of all items."""
     return Part(job_id=JOB_ID, first=0, items=items, concurrency=concurrency, large=True)
+
+
+def beside(job_id: str, first: int, items: int) -> Part:
+    """A small job that is not among those of the plan, but ordered for a purpose of its own."""
+    return Part(job_id=job_id, first=first, items=items, concurrency=4, priority=1)
 
 
 def shared_out(items: int, concurrency: int) -> tuple[Part, ...]:

@@ -74,6 +74,7 @@ class Moment:
     done: int
     held: dict[int, frozenset[int]]
     newest: int
+    generation: int = 1
 
     @property
     def over(self) -> bool:
@@ -106,7 +107,13 @@ class Moment:
                 held.setdefault(_pid(lease[LeaseAt.WORKER]), set()).add(lease[LeaseAt.FENCE])
         done = head[HeadAt.SUCCESS] + head[HeadAt.FAILED] + head[HeadAt.SKIPPED]
         newest = max((lease[LeaseAt.FENCE] for lease in leases), default=0)
-        return cls(head[HeadAt.STATE], done, {pid: frozenset(fences) for pid, fences in held.items()}, newest)
+        return cls(
+            head[HeadAt.STATE],
+            done,
+            {pid: frozenset(fences) for pid, fences in held.items()},
+            newest,
+            head[HeadAt.GENERATION],
+        )
 
 
 class PlainTable:

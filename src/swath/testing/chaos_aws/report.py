@@ -19,7 +19,7 @@ from swath.testing.tables import NO_HEAD, as_text, put_into
 __all__ = ["Figures", "table", "write_page"]
 
 _SERVERS = "DynamoDB Local, SeaweedFS, ministack"
-_REQUESTS = ("conflict", "lost_answer", "server_error", "throttled", "unprocessed")
+_REQUESTS = ("conflict", "delayed", "lost_answer", "server_error", "throttled", "unprocessed")
 
 
 @dataclass
@@ -112,6 +112,7 @@ def _storm_rows(storm: dict[str, Any]) -> list[tuple[str, str]]:
         ("jobs", f"one of {largest:,}, {len(large)} of {max(large):,}, {small}"),
         ("kill -9", f"{strikes['SIGKILL']:,} ({strikes['SIGKILL with lease']:,} with lease; {by_host})"),
         ("SIGSTOP beyond the lease", f"{strikes['SIGSTOP']:,} ({strikes['SIGSTOP with lease']:,} with lease)"),
+        ("disturbances", _disturbances(strikes)),
         ("woke up without their lease", f"{strikes['woken without lease']:,}"),
         ("requests of workers and orders", requests),
         ("faults injected there", ", ".join(done)),
@@ -121,6 +122,14 @@ def _storm_rows(storm: dict[str, Any]) -> list[tuple[str, str]]:
         ("objects of sleepers, unseen", f"{storm['unseen_objects']:,}"),
         ("swath jobs verify, of each", f"exit code {storm['verify_exit_code']}"),
     ]
+
+
+def _disturbances(counted: Counter[str]) -> str:
+    """All but the strikes, which have rows of their own."""
+    shown = {
+        name: count for name, count in counted.items() if not name.startswith("SIG") and "woken without" not in name
+    }
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(shown.items())) or "none"
 
 
 def _message_rows(messages: dict[str, int]) -> list[tuple[str, str]]:

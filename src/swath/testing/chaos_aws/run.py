@@ -18,6 +18,7 @@ import msgspec
 from swath.testing.aws_servers import Endpoints
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos_aws.check import check
+from swath.testing.chaos_aws.disturbed import DisturbancePlan, DisturbedStorm
 from swath.testing.chaos_aws.job import AwsJob, make_job
 from swath.testing.chaos_aws.messages import Messages, injected
 from swath.testing.chaos_aws.pace import paced
@@ -25,7 +26,7 @@ from swath.testing.chaos_aws.parts import shared_out
 from swath.testing.chaos_aws.report import Figures
 from swath.testing.chaos_aws.site import read_log, served
 from swath.testing.chaos_aws.sizes import BUCKET_RATES, Size
-from swath.testing.chaos_aws.storm import Storm, StormPlan
+from swath.testing.chaos_aws.storm import StormPlan
 
 __all__ = ["Setting", "run_storm"]
 
@@ -43,6 +44,11 @@ class Setting:
     def site_log(self) -> Path:
         """What the site saw."""
         return self.folder / "site.log"
+
+    @property
+    def denied(self) -> Path:
+        """What the forwarder in front of the bucket refuses now."""
+        return self.folder / "denied.json"
 
     def environment(self, job: AwsJob, size: Size) -> dict[str, str]:
         """What arms the workers, and whoever orders jobs."""
@@ -68,11 +74,14 @@ class Setting:
 def run_storm(setting: Setting, size: Size, findings: Findings, figures: Figures) -> None:
     """What is wrong is among the findings, what was counted among the figures."""
     with _made(setting, size) as job:
-        storm = Storm(job, setting.plan(job, size), findings)
+        disturbed = DisturbancePlan() if setting.broken else size.disturbed
+        plan = setting.plan(job, size)
+        storm = DisturbedStorm(job, plan, findings, disturbed=disturbed, denied=setting.denied)
         _must(job, job.command(["aws", "init"]))
         _must(job, job.command(job.create_arguments(job.parts[0]), armed=True), storm.plan.environment)
         storm.run()
-    checked = check(job)
+    job = storm.all_jobs
+    checked = check(job, storm.killed_pids)
     findings.take(checked.findings, "check")
     faults = injected(job.faults)
     messages = Messages.of(faults)
@@ -89,7 +98,8 @@ def run_storm(setting: Setting, size: Size, findings: Findings, figures: Figures
 @contextmanager
 def _made(setting: Setting, size: Size) -> Iterator[AwsJob]:
     """The jobs, while the site and the bucket are there for them."""
-    bucket = ("bucket", setting.endpoints.s3_url, str(setting.seed), msgspec.json.encode(BUCKET_RATES).decode())
+    rates = msgspec.json.encode(BUCKET_RATES).decode()
+    bucket = ("bucket", setting.endpoints.s3_url, str(setting.seed), rates, str(setting.denied))
     county = ("county", str(setting.site_log), str(size.site.page_ms))
     with served(*county) as site_url, served(*bucket) as bucket_url:
         yield make_job(

@@ -1,7 +1,8 @@
 """The site and the bucket's bad days, each in a process of its own, so that nobody's work delays their time stamps.
 
 `python -m swath.testing.chaos_aws.site county LOG PAGE_MS` serves the demo county and writes a line for every request;
-`… bucket URL SEED RATES` stands before S3 (aws_s3_faults.py). Each prints its address, and ends with who started it.
+`… bucket URL SEED RATES DENIED` stands before S3 (aws_s3_faults.py), and the file DENIED says, as JSON, which paths it
+refuses with which status. Each prints its address, and ends with who started it.
 """
 
 from __future__ import annotations
@@ -115,8 +116,15 @@ async def _county(log: Path, page_ms: float) -> None:
                 last = now
 
 
-async def _bucket(url: str, seed: int, rates: S3Rates) -> None:
+async def _bucket(url: str, seed: int, rates: S3Rates, denied: Path) -> None:
+    def read() -> dict[str, int]:
+        if not denied.exists():
+            return {}
+        found: dict[str, int] = msgspec.json.decode(denied.read_bytes())
+        return found
+
     async with S3Faults(url, seed, rates) as faults:
+        faults.denied = read
         print(faults.url, flush=True)
         await asyncio.Event().wait()
 
@@ -127,8 +135,8 @@ def main(arguments: list[str]) -> None:
         match arguments:
             case ["county", log, page_ms]:
                 runner.run(_county(Path(log), float(page_ms)))
-            case ["bucket", url, seed, rates]:
-                runner.run(_bucket(url, int(seed), msgspec.json.decode(rates, type=S3Rates)))
+            case ["bucket", url, seed, rates, denied]:
+                runner.run(_bucket(url, int(seed), msgspec.json.decode(rates, type=S3Rates), Path(denied)))
             case _:
                 raise SystemExit(__doc__)
 

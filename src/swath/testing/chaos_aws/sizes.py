@@ -12,6 +12,7 @@ import msgspec
 
 from swath.testing.aws_faults import Rates
 from swath.testing.aws_s3_faults import S3Rates
+from swath.testing.chaos_aws.disturbed import DisturbancePlan
 from swath.testing.chaos_aws.job import SitePlan
 
 __all__ = ["BUCKET_RATES", "FULL", "SHORT", "Size"]
@@ -21,13 +22,22 @@ RATES: Final = Rates(
     conflict=0.01,
     server_error=0.005,
     lost_answer=0.005,
+    delayed=0.001,
     unprocessed=0.1,
     lost=0.01,
     duplicated=0.05,
     late=0.05,
     reordered=0.05,
 )
-BUCKET_RATES: Final = S3Rates(slow_down=0.01, server_error=0.005, cut_request=0.002, cut_answer=0.002, withheld=0.002)
+BUCKET_RATES: Final = S3Rates(
+    slow_down=0.01,
+    server_error=0.005,
+    cut_request=0.002,
+    cut_answer=0.002,
+    withheld=0.002,
+    delayed=0.002,
+    doubled=0.01,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +54,7 @@ class Size:
     must_lose_messages: bool
     stall_seconds: float
     outage_seconds: float
+    disturbed: DisturbancePlan
 
 
 # What the policies allow is less than the workers could do, or nothing would be shown about them.
@@ -57,6 +68,7 @@ FULL: Final = Size(
     must_lose_messages=True,
     stall_seconds=300.0,  # suspects run alone, and a busy machine takes its time
     outage_seconds=60.0,
+    disturbed=DisturbancePlan(points=12, presence=10, clocks=12, folders=6, skewed=1),
 )
 SHORT: Final = Size(
     items=180,
@@ -68,4 +80,5 @@ SHORT: Final = Size(
     must_lose_messages=False,
     stall_seconds=40.0,
     outage_seconds=6.0,
+    disturbed=DisturbancePlan(points=1, presence=1, clocks=3, folders=1, skewed=1),
 )

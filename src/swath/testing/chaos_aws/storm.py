@@ -51,6 +51,7 @@ class Storm:
     counted: Counter[str] = field(default_factory=Counter)
     strikes: list[Strike] = field(default_factory=list)
     seconds: float = 0.0
+    killed_pids: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.plan.seed)  # noqa: S311 chaos must be repeatable, not secret
@@ -73,7 +74,7 @@ class Storm:
         began = time.monotonic()
         with Feeder(self.job, self.plan.environment) as feeder, self._pack:
             for process in range(self.plan.processes):
-                self._pack.start(str(process % HOSTS))
+                self._launch(str(process % HOSTS))
             while not self._over(feeder):
                 time.sleep(TICK_SECONDS)
                 interruption.check()
@@ -83,8 +84,12 @@ class Storm:
                 self.findings.expect(code == 0, Kind.WRONG, "jobs create", f"one of them ended with code {code}")
                 self._send_home()
         self._table.close()
-        for line in log_errors(self.job.log)[:10]:
+        for line in self._log_errors()[:10]:
             self.findings.add(Kind.WRONG, "a process said", line)
+
+    def _log_errors(self) -> list[str]:
+        """What no process may say."""
+        return log_errors(self.job.log)
 
     def _over(self, feeder: Feeder) -> bool:
         """One turn; whether all jobs have ended, or the run is given up."""
@@ -94,7 +99,7 @@ class Storm:
         self._worked.update(seen.held)
         for process in self._pack.ended():
             self._judge(process)
-            self._pack.start(process.role)
+            self._launch(process.role)
         for due, process in [nap for nap in self._naps if nap[0] <= now]:
             self._naps.remove((due, process))
             self._wake(process, seen)
@@ -121,9 +126,13 @@ class Storm:
             return True
         while self._coming and self._done >= self._coming[0].due:
             feeder.feed(self._coming.pop(0))
-        if not self._coming:
+        if not self._coming and self._quiet():
             feeder.finish()
         return False
+
+    def _quiet(self) -> bool:
+        """Whether there is nothing to order beside the planned jobs any more."""
+        return True
 
     def _stalled(self, seen: tuple[int, ...], now: float) -> bool:
         if seen != self._progress[0]:
@@ -167,6 +176,7 @@ class Storm:
         if kind is KILL:
             self.strikes.append(Strike(process.pid, time.monotonic()))
             self._pack.kill(process)
+            self.killed_pids.add(process.pid)
             return
         process.held = held
         self.strikes.append(Strike(process.pid, time.monotonic()))
@@ -177,18 +187,30 @@ class Storm:
         if process not in self._pack.alive:
             return
         self.counted["woken without lease"] += bool(process.held and not process.held & seen.fences)
+        self._wake_struck(process)
+
+    def _wake_struck(self, process: Process) -> None:
         at = next(at for at, strike in enumerate(self.strikes) if strike.pid == process.pid and strike.until > 1e300)
         self.strikes[at] = self.strikes[at]._replace(until=time.monotonic())
         process.send(WAKE)
 
     # -- processes -----------------------------------------------------------------------------------------------------
 
+    def _launch(self, role: str) -> Process:
+        return self._pack.start(role)
+
     def _judge(self, process: Process) -> None:
         code = process.popen.returncode
         fine = {-KILL} if KILL in process.signals else {0} if STOP in process.signals else set()
         if STOP in process.signals and process.pid not in self._worked:
             fine |= {-STOP}  # before it has a handler of its own, the signal itself ends it
+        fine |= self._honest_ends(process)
         self.findings.expect(code in fine, Kind.WRONG, "worker", f"it ended by itself with code {code}")
+
+    def _honest_ends(self, process: Process) -> set[int]:
+        """Exit codes with which a worker may give up by itself."""
+        del process
+        return set()
 
     def _send_home(self) -> None:
         """The job has ended: workers stop when asked to."""

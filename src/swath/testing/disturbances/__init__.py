@@ -1,0 +1,1 @@
+"""What the chaos rigs do to running processes besides killing them, one module for each kind; all rigs share them."""
