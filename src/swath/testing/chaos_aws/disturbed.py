@@ -66,7 +66,7 @@ class DisturbedStorm(Storm):
             self.counted["seconds between the hosts' clocks"] = round(abs(skews[0] - skews[1]))
         counts = {"presence": plan.presence, "clock": plan.clocks, "folder": plan.folders}
         large = sum(part.items for part in self.job.parts if part.large)
-        self._schedule = Schedule(counts, large * 80 // 100, self._luck)
+        self._schedule = Schedule(counts, large * 60 // 100, self._luck)
         self._place = AwsNeighbours(self.job, self._table, self.denied, self._luck, self.findings)
         self._neighbours = Neighbours(self._place, self.findings)
         self._points = PointFreezes(plan.points, NAP_SECONDS, self._luck, self.counted, self._neighbours.standings)
