@@ -1,6 +1,6 @@
 """What the rigs find out about several jobs at once: one that stands still because of another, or is gone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -24,8 +24,11 @@ class Jobs:
     def create(self, job_id: str, retention_days: float | None) -> Script:
         yield
 
-    def retry(self, job_id: str, generation: int) -> Script:
+    def retry(self, job_id: str, generation: int, seqs: Sequence[int] = ()) -> Script:
         yield
+
+    def missing(self, job_id: str) -> list[int]:
+        return []
 
     def look(self, job_id: str) -> Standing | None:
         return self._look(job_id.partition("-")[0], self.is_damaged, self.was_repaired)

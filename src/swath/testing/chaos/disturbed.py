@@ -68,7 +68,7 @@ class DisturbedStorm(Storm):
         self._luck = random.Random(self.plan.seed + 1)  # noqa: S311 chaos must be repeatable, not secret
         self._clocks = WallClocks(self.job.folder / "clocks", self._luck, (0.0,) * CLOCKS) if plan.clocks else None
         counts = {"presence": plan.presence, "clock": plan.clocks, "folder": plan.folders}
-        self._schedule = Schedule(counts, self.job.items * 80 // 100, self._luck)
+        self._schedule = Schedule(counts, self.job.items * 60 // 100, self._luck)
         self.place = LocalNeighbours(self.job, self._luck, self.findings)
         self._neighbours = Neighbours(self.place, self.findings)
         self._points = PointFreezes(plan.points, NAP_SECONDS, self._luck, self.made, self._standings)
@@ -157,6 +157,9 @@ class DisturbedStorm(Storm):
         process = self._pack.start(role, environment | planned.environment, self.job.command(["worker"], armed=True))
         self._points.started(process, planned)
         return process
+
+    def _honest_ends(self, process: Process) -> set[int]:
+        return self._points.honest_ends(process)
 
     def _standings(self) -> dict[str, Standing]:
         """Of all jobs that are retried."""

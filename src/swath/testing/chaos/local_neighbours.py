@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from swath.testing.chaos import truth
 from swath.testing.chaos.findings import Findings
 from swath.testing.chaos.job import ChaosJob
-from swath.testing.chaos.neighbours import ITEMS, Standing
+from swath.testing.chaos.neighbours import ITEMS, Standing, drawn_seqs
 from swath.testing.chaos.scripts import Script, ordered, until
 from swath.testing.chaos.watch import Watch
 from swath.testing.disturbances.folders import DamagedFolder, possible_damages
@@ -52,12 +53,20 @@ class LocalNeighbours:
         arguments[arguments.index("--policy") + 1] = str(policy_file)
         yield from ordered(job, arguments, self._findings)
 
-    def retry(self, job_id: str, generation: int) -> Script:
+    def missing(self, job_id: str) -> list[int]:
         job = self.jobs[job_id]
-        chosen = sorted(self._luck.sample(range(job.items), self._luck.randint(1, job.items // 2)))
+        told = job.results / "missing_items.csv"
+        if not told.exists():
+            return []
+        with told.open(encoding="utf-8", newline="") as file:
+            return sorted(job.item_ids.index(row["item_id"]) + 1 for row in csv.DictReader(file))
+
+    def retry(self, job_id: str, generation: int, seqs: Sequence[int] = ()) -> Script:
+        job = self.jobs[job_id]
+        chosen = seqs or drawn_seqs(self._luck, job.items)
         file = job.folder / f"{job_id}-{generation}.txt"
-        file.write_text("".join(f"{job.item_ids[n]}\n" for n in chosen), encoding="utf-8")
-        job.note_retry(generation, [n + 1 for n in chosen])
+        file.write_text("".join(f"{job.item_ids[seq - 1]}\n" for seq in chosen), encoding="utf-8")
+        job.note_retry(generation, list(chosen))
         yield from ordered(job, ["retry", job_id, "--items", str(file)], self._findings)
 
         def begun() -> bool:

@@ -7,15 +7,16 @@ be deleted because a clock jumps. Every rig has a Place of its own for them, and
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.scripts import Script, until
 
-__all__ = ["ITEMS", "KEPT_DAYS", "Neighbours", "Place", "Standing"]
+__all__ = ["ITEMS", "KEPT_DAYS", "Neighbours", "Place", "Standing", "drawn_seqs"]
 
 ITEMS: Final = 30  # of each
 KEPT_DAYS: Final = 365
@@ -42,8 +43,12 @@ class Place(Protocol):
         """Orders it; goes on when that is done."""
         ...
 
-    def retry(self, job_id: str, generation: int) -> Script:
-        """Orders a retry of some items, which begins this generation."""
+    def retry(self, job_id: str, generation: int, seqs: Sequence[int] = ()) -> Script:
+        """Orders a retry of these items, or of some, which begins this generation."""
+        ...
+
+    def missing(self, job_id: str) -> list[int]:
+        """Numbers of the items of which the job said, when it ended, that their files are gone."""
         ...
 
     def look(self, job_id: str) -> Standing | None:
@@ -88,6 +93,10 @@ class Neighbours:
         finally:
             repair(self._is(victim, _over))
         yield from self._must_end(victim, f"it had {what}, which was repaired, and did not end")
+        if missing := self._place.missing(victim):  # it says so, and what to do
+            self.made["items whose files were gone"] += len(missing)
+            yield from self._place.retry(victim, 2, missing)
+            yield from self._must_end(victim, "it ran again what was missing, and did not end")
         yield from self._must_end(bystander, "it did not end at all")
 
     def retry_one(self, enough: Callable[[], bool], most: int) -> Script:
@@ -119,6 +128,11 @@ class Neighbours:
     def _is(self, job_id: str, what: Callable[[Standing], Any]) -> bool:
         look = self._place.look(job_id)
         return look is not None and bool(what(look))
+
+
+def drawn_seqs(luck: random.Random, items: int) -> list[int]:
+    """Numbers of up to half of the items, at random."""
+    return sorted(luck.sample(range(1, items + 1), luck.randint(1, items // 2)))
 
 
 def _over(look: Standing) -> bool:

@@ -25,6 +25,7 @@ from swath.testing.chaos.watch import Seen, Watch
 __all__ = ["Storm", "StormPlan", "ending_span"]
 
 TICK_SECONDS: Final = 0.02
+LEASES_ALONE: Final = 4  # times as long as with nothing at all
 STOP_SECONDS: Final = 2 * GRACE_SECONDS + 10.0  # a process told to stop is gone by then, on a busy machine too
 START_SECONDS: Final = 0.6  # about what a process needs before it does anything
 LOADED_PER_SECOND: Final = 100_000  # more than it is, so that a load survives only when its strikes are used up
@@ -88,6 +89,7 @@ class Storm:
         self._ending_left = self.plan.ending_kills
         self._load_left = self.plan.load_kills
         self._progress = (0, 0, time.monotonic())
+        self._advanced = (0, time.monotonic())
         self._given_up = False
         self.orders = Orders(self.job, self.plan.orders, self._watch, self._random, self.findings)
 
@@ -154,9 +156,13 @@ class Storm:
         return True
 
     def _stalled(self, done: int, fence: int, now: float) -> bool:
+        """Nothing has moved, or for longer only leases, which workers may take from each other for ever."""
         if (done, fence) != self._progress[:2]:
             self._progress = (done, fence, now)
-        if now - self._progress[2] < self.plan.stall_seconds:
+        if done != self._advanced[0] or self.orders.disturbing:
+            self._advanced = (done, now)
+        stood = max(now - self._progress[2], (now - self._advanced[1]) / LEASES_ALONE)
+        if stood < self.plan.stall_seconds:
             return False
         self.findings.add(Kind.WRONG, "the job", f"nothing has moved for {self.plan.stall_seconds:g} s at {done} items")
         self._given_up = True
@@ -196,7 +202,13 @@ class Storm:
         if process.role == "run" and code == 1 and self._pack.said_lately(LOCKED):
             self.orders.given["told that the store is locked"] += 1
             return  # and is started again, as it asked for
+        fine |= self._honest_ends(process)
         self.findings.expect(code in fine, Kind.WRONG, process.role, f"it ended by itself with code {code}")
+
+    def _honest_ends(self, process: Process) -> set[int]:
+        """Exit codes with which a process may give up by itself."""
+        del process
+        return set()
 
     def _send_home(self) -> None:
         """The job has ended: workers stop when asked to, and `run` has seen it."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from swath.testing.chaos.findings import Findings, Kind
-from swath.testing.chaos.neighbours import ITEMS, PATIENCE_SECONDS, Standing
+from swath.testing.chaos.neighbours import ITEMS, PATIENCE_SECONDS, Standing, drawn_seqs
 from swath.testing.chaos.scripts import Script, until
 from swath.testing.chaos_aws.feeding import Feeder
 from swath.testing.chaos_aws.job import AwsJob
@@ -49,13 +49,17 @@ class AwsNeighbours:
         self.feeder.feed(self.parts[job_id])
         yield from self._until(job_id, 1)
 
-    def retry(self, job_id: str, generation: int) -> Script:
+    def missing(self, job_id: str) -> list[int]:
+        del job_id
+        return []  # what a bucket refuses is not gone
+
+    def retry(self, job_id: str, generation: int, seqs: Sequence[int] = ()) -> Script:
         part = self.parts[job_id]
         names = self._job.item_ids(part)
-        chosen = sorted(self._luck.sample(range(part.items), self._luck.randint(1, part.items // 2)))
+        chosen = seqs or drawn_seqs(self._luck, part.items)
         file = self._job.folder / f"{job_id}-{generation}.txt"
-        file.write_text("".join(f"{names[n]}\n" for n in chosen), encoding="utf-8")
-        self._job.note_retry(job_id, generation, [n + 1 for n in chosen])
+        file.write_text("".join(f"{names[seq - 1]}\n" for seq in chosen), encoding="utf-8")
+        self._job.note_retry(job_id, generation, list(chosen))
         self.feeder.order(["jobs", "retry", job_id, "--items", str(file)])
         yield from self._until(job_id, generation)
 

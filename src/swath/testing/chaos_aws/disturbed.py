@@ -31,7 +31,7 @@ NAP_SECONDS: Final = LEASE_SECONDS + 1.0
 SETTLE_SECONDS: Final = 2.0  # for what a woken process still does before all are sent home
 RETRIES_A_FREEZE: Final = 12
 USER_ERROR: Final = 2
-WRONG_CLOCK: Final = "refuses the time of this machine"
+WRONG_CLOCK: Final = ("refuses the time of this machine", "AccessDenied: status 403")  # a HEAD has no more to say
 SKEW_SECONDS: Final = (20.0, 60.0)
 
 
@@ -66,7 +66,7 @@ class DisturbedStorm(Storm):
             self.counted["seconds between the hosts' clocks"] = round(abs(skews[0] - skews[1]))
         counts = {"presence": plan.presence, "clock": plan.clocks, "folder": plan.folders}
         large = sum(part.items for part in self.job.parts if part.large)
-        self._schedule = Schedule(counts, large * 80 // 100, self._luck)
+        self._schedule = Schedule(counts, large * 60 // 100, self._luck)
         self._place = AwsNeighbours(self.job, self._table, self.denied, self._luck, self.findings)
         self._neighbours = Neighbours(self._place, self.findings)
         self._points = PointFreezes(plan.points, NAP_SECONDS, self._luck, self.counted, self._neighbours.standings)
@@ -138,8 +138,8 @@ class DisturbedStorm(Storm):
     def _honest_ends(self, process: Process) -> set[int]:
         """S3 refuses who has a clock that is wrong by more than 15 minutes, and the worker says so in a line."""
         jumped = self._clocks is not None and self._clocks.made.total() > 0
-        del process
-        return {USER_ERROR} if jumped and self._pack.said_lately(WRONG_CLOCK) else set()
+        refused = jumped and any(self._pack.said_lately(words) for words in WRONG_CLOCK)
+        return self._points.honest_ends(process) | ({USER_ERROR} if refused else set())
 
     def _log_errors(self) -> list[str]:
         """That damaged results are named is right."""
