@@ -103,7 +103,8 @@ async def test_what_the_former_version_wrote_is_read_and_goes_on(
     assert states["county.example"].tier == "residential"
     await store.load("loading", batch(1, 3, ["c"]))
     await store.seal("loading", 2)
-    clock.advance(60.0)  # the leases of the worker that died run out
+    assert await store.rescue("cleaner") == []  # from now on the silence of the worker that died is counted
+    clock.advance(60.0)
     for rescued in await store.rescue("cleaner"):
         await store.release("cleaner", rescued.fence)
     await run_all(store)

@@ -23,7 +23,7 @@ from swath.testing.contracts.orders import batch, end_job, failed, order, policy
 # As many rows as there are leases, keys, jobs that are open or to be deleted, or values in a list. How a subquery finds
 # its rows is a step of its own.
 ALLOWED_SCANS = re.compile(
-    r"SCAN (leases|meta|keys|latest|\(subquery-\d+\)|listed VIRTUAL TABLE"
+    r"SCAN (leases|meta|keys|key_lives|latest|\(subquery-\d+\)|listed VIRTUAL TABLE"
     r"|\w+ USING (COVERING )?INDEX jobs_(open|runnable|to_delete))"
 )
 

@@ -22,6 +22,11 @@ from swath.testing.contracts.orders import batch, end_job, listing, order, ready
 FORMER = Path(__file__).parent.parent / "fixtures" / "store_of_schema_3.sql"
 
 _OTHER_BOOT = "UPDATE meta SET value = 'another' WHERE key = 'boot'"
+# As a store of version 5 was.
+_FORMER = (
+    "".join(f"ALTER TABLE jobs DROP COLUMN {column};" for column in ("reopened", "unfinished", "scraper_versions"))
+    + "UPDATE meta SET value = 5 WHERE key = 'schema'"
+)
 
 pytestmark = pytest.mark.req("Q2")
 
@@ -100,7 +105,7 @@ async def test_a_process_of_the_former_version_that_is_at_work_can_go_on(folder:
 
 
 @pytest.mark.req("Z10")
-@pytest.mark.parametrize("change", ["UPDATE meta SET value = 5 WHERE key = 'schema'", _OTHER_BOOT])
+@pytest.mark.parametrize("change", [_FORMER, _OTHER_BOOT])
 async def test_webhooks_that_waited_are_due_at_once_after_an_upgrade_and_after_a_reboot(
     tmp_path: Path, change: str
 ) -> None:
@@ -110,7 +115,7 @@ async def test_webhooks_that_waited_are_due_at_once_after_an_upgrade_and_after_a
     await end_job(store, webhook=webhook(due_at=1_750_000_000.0))
     await store.close()
     with closing(sqlite3.connect(tmp_path / "swath.db")) as db, db:
-        db.execute(change)
+        db.executescript(change)
     store = EmbeddedStore.open(tmp_path, FakeClock(boot=3.0))
     assert len(await store.take_webhooks(60)) == 1
     await store.close()

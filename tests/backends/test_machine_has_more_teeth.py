@@ -254,8 +254,11 @@ class DeletionLeavesTheJob(MemoryStore):
 class KeptForEver(MemoryStore):
     """Retention never ends."""
 
-    def _may_be_deleted(self, job: StoredJob) -> bool:
-        return job.deleting
+    async def claim_deletion(
+        self, worker_id: str, job_id: str | None = None, without: Collection[str] = ()
+    ) -> Lease | None:
+        kept = [name for name, job in self._shelves.jobs.items() if not job.deleting]
+        return await super().claim_deletion(worker_id, job_id, [*without, *kept])
 
 
 BROKEN = [

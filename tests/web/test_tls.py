@@ -75,7 +75,7 @@ async def message_of(transport: DirectTransport, request: Request) -> str:
     return raised.value.failure.message
 
 
-@pytest.mark.req("H7")
+@pytest.mark.req("H2")
 async def test_a_certificate_that_is_refused_says_why(
     transport: DirectTransport, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +110,7 @@ async def test_a_certificate_that_is_refused_says_why(
 ALERT = b"\x15\x03\x03\x00\x02\x02"
 
 
-@pytest.mark.req("H7")
+@pytest.mark.req("H2")
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [

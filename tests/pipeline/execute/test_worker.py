@@ -280,7 +280,8 @@ async def test_a_worker_that_lost_its_lease_sends_nothing_and_counts_nothing(sit
     def in_one_stroke(db: sqlite3.Connection) -> None:
         """The worker is taken for silent, and somebody else has its item before it can ask again."""
         db.execute("UPDATE leases SET expires = 0")
-        assert len(rescue.rescue(db, store._times(), "thief", lambda _: False, lambda _: ())) == 1
+        rescued, _ = rescue.rescue(db, store._times(), "thief", lambda _: False, lambda _: ())
+        assert len(rescued) == 1
         assert claims.claim(db, store._times(), "thief", None, ()) is not None
 
     theft = asyncio.create_task(steal())
