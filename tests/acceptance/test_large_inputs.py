@@ -28,7 +28,7 @@ print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
 
 def peak_mib(shell: Shell, *arguments: str) -> float:
     """The most memory that a command had at once."""
-    command = [sys.executable, "-c", MEASURE, SWATH, *arguments]
+    command = [sys.executable, "-c", MEASURE, str(SWATH), *arguments]
     done = subprocess.run(
         command, cwd=shell.folder, env=shell.environment, stdout=subprocess.PIPE, text=True, check=True, timeout=240
     )
