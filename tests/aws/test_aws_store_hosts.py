@@ -205,6 +205,26 @@ async def test_hosts_whose_clocks_differ_neither_take_living_leases_nor_blame_th
     assert (record.state, record.tries, record.suspect) == (ItemState.PENDING, Tries(), True)
 
 
+@pytest.mark.req("Z10", "S6")
+async def test_a_host_whose_clock_is_days_ahead_does_not_make_items_wait_for_days(
+    stores: Stores, clock: FakeClock, tmp_path: Path
+) -> None:
+    ahead = FakeClock(now=clock.now() + 400 * 86_400)
+    here, there = stores.open(tmp_path / "here", clock), stores.open(tmp_path / "there", ahead)
+    await ready(here, items=2)
+    lease = await claimed(there)
+    assert await here.claim("other") is None
+    await finished(there, lease, [success(1)], [HandedBack(seq=2, delay_seconds=5.0)])
+    await there.release("worker", lease.fence)
+    assert await here.claim("other") is None
+    for _ in range(3):  # waits are listed by five seconds
+        clock.advance(5.0)
+        if (again := await here.claim("other")) is not None:
+            break
+    assert again is not None
+    assert [item.seq for item in again.items] == [2]
+
+
 @pytest.mark.req("S6", "Q3")
 async def test_an_item_that_is_handed_back_in_between_is_no_suspect(
     stores: Stores, here: AwsStore, clock: FakeClock, tmp_path: Path

@@ -12,7 +12,8 @@ __all__ = ["SharedTime"]
 
 
 class SharedTime:
-    """Unix seconds that never jump. Two hosts differ by as much as their wall clocks did when they opened the store."""
+    """Unix seconds that never go back. A host whose wall clock was behind when it opened the store catches up with the
+    latest time that it reads in it, so that what another host has made wait waits no longer than was meant."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -21,6 +22,10 @@ class SharedTime:
     def now(self) -> float:
         """The present instant."""
         return self._offset_seconds + self._clock.boot()
+
+    def catch_up(self, seen: float) -> None:
+        """Another host has written this time, so it is no earlier now."""
+        self._offset_seconds = max(self._offset_seconds, seen - self._clock.boot())
 
     def to_boot(self, shared: float) -> float:
         """The same instant on this host's boot clock."""

@@ -154,6 +154,11 @@ class Head(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     scraper_versions: list[str] = []
 
     @property
+    def written_at(self) -> float:
+        """The latest time that a host has written into it, in shared time."""
+        return max((self.pace.at, *(lease.heard_at for lease in self.leases)))
+
+    @property
     def ended(self) -> int:
         """Items that have ended."""
         return self.success + self.failed + self.skipped + self.cancelled

@@ -92,6 +92,7 @@ class Ledger:
         for start in range(0, len(numbers), _ACTIVE_BATCH):
             heads += await self.heads.look_at(numbers[start : start + _ACTIVE_BATCH])
         self.signs.see_all(heads)
+        self.time.catch_up(max((head.written_at for head in heads), default=0.0))
         self._looked = asyncio.get_running_loop().time(), heads
         return heads
 
