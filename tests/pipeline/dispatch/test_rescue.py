@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from swath.backends.embedded.results import FolderResults
 from swath.backends.memory.site_book import MemorySiteBook
 from swath.backends.memory.store import MemoryStore
+from swath.domain.errors import StoreUnavailable
+from swath.domain.job import WaitingFor
 from swath.pipeline.dispatch.rescue import Rescuer
 from swath.pipeline.finish.put_offs import LONGEST_SECONDS
 from swath.ports.result_storage import StagedItem
@@ -91,3 +96,57 @@ async def test_who_finds_the_folder_damaged_again_waits_longer_each_time(tmp_pat
         clock.advance(0.5)
     assert tries == 6  # after 0, 1, 3, 7, 15 and 25 seconds
     await storage.close()
+
+
+class SlowForOne(FolderResults):
+    """Storage that answers for one job only after a long time, and then that it cannot: a throttled prefix of S3."""
+
+    job_id = "first"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.answers = asyncio.Event()
+
+    async def settle(
+        self,
+        job_id: str,
+        fence: int,
+        winners: Collection[str],
+        packs: Mapping[str, int] = MappingProxyType({}),
+        documents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
+        if job_id == self.job_id:
+            await self.answers.wait()
+            raise StoreUnavailable("slow down", WaitingFor.DISK)
+        await super().settle(job_id, fence, winners, packs, documents)
+
+
+@pytest.mark.req("Z10", "Z9")
+async def test_storage_that_is_slow_for_one_job_keeps_no_lease_of_another(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store, storage = MemoryStore(clock), SlowForOne(tmp_path)
+    for job_id in JOBS:
+        await killed_before_it_published(store, storage, job_id)
+    store.kill("dead")
+    rescuer = Rescuer(store, storage, MemorySiteBook(clock), clock, "living")
+    rescuing = asyncio.create_task(rescuer.run_once())
+    for job_id in JOBS[1:]:
+        async with asyncio.timeout(60):
+            while (ending := await store.claim_ending("living", job_id)) is None:
+                await asyncio.sleep(0.01)
+        await store.release("living", ending.fence)
+    assert not rescuing.done()
+    storage.answers.set()
+    await rescuing  # the storage is not away: it works for the other jobs
+    assert await store.claim_ending("living", "first") is None
+
+
+@pytest.mark.req("Z9")
+async def test_storage_that_fails_for_every_job_is_away(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store, storage = MemoryStore(clock), SlowForOne(tmp_path)
+    storage.answers.set()
+    await killed_before_it_published(store, storage, "first")
+    store.kill("dead")
+    with pytest.raises(StoreUnavailable, match="slow down"):
+        await Rescuer(store, storage, MemorySiteBook(clock), clock, "living").run_once()

@@ -6,8 +6,10 @@ are published, which the dead worker may not have come to.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from swath.domain.ending import TELL_DEATHS, put_off_seconds
 from swath.domain.errors import (
@@ -32,6 +34,7 @@ from swath.ports.site_book import SiteBook
 
 __all__ = ["RescueBook", "Rescuer"]
 
+_JOBS_AT_ONCE: Final = 16
 PASSES_AFTER_TROUBLE = 4  # nobody could renew while the store was away: the living get a moment to do so first
 
 _log = logging.getLogger("swath.rescue")
@@ -80,18 +83,39 @@ class Rescuer:
         if dead:
             await self._sites.forget(dead)
         self._behind |= {lease.fence: lease for lease in rescued}
-        away: StoreUnavailable | None = None
         waiting = self._put_offs.waiting
-        for lease in [lease for fence, lease in self._behind.items() if fence not in waiting]:
-            try:
-                await self._clean_up(lease)
-            except StoreUnavailable as error:
-                if error.waiting_for is not WaitingFor.DISK:
-                    raise
-                away = error
-        if away is not None:
-            raise away
+        jobs: dict[str, list[RescuedLease]] = {}
+        for fence, lease in self._behind.items():
+            if fence not in waiting:
+                jobs.setdefault(lease.job_id, []).append(lease)
+        await self._clean_up_jobs(jobs)
         return rescued
+
+    async def _clean_up_jobs(self, jobs: Mapping[str, Sequence[RescuedLease]]) -> None:
+        """Each job by itself, so that none waits for the storage of another. Storage that fails for all jobs is away;
+        the leases of jobs for which it alone fails are put off."""
+        places = asyncio.Semaphore(_JOBS_AT_ONCE)
+
+        async def clean_up(leases: Sequence[RescuedLease]) -> None:
+            async with places:
+                for lease in leases:
+                    await self._clean_up(lease)
+
+        done = await asyncio.gather(*(clean_up(leases) for leases in jobs.values()), return_exceptions=True)
+        failed = {job_id: error for job_id, error in zip(jobs, done, strict=True) if error is not None}
+        for job_id, error in failed.items():
+            of_disk = isinstance(error, StoreUnavailable) and error.waiting_for is WaitingFor.DISK
+            if not of_disk or len(failed) == len(jobs):
+                raise error
+            for lease in jobs[job_id]:
+                if lease.fence in self._behind:
+                    self._put_off(lease, error)
+
+    def _put_off(self, lease: RescuedLease, error: BaseException) -> None:
+        if self._put_offs.failed(lease.fence, error):
+            told = "lease %d of job %s cannot be cleaned up and is tried again, other leases go on: %s"
+            trace = None if isinstance(error, SwathError) else error
+            _log.error(told, lease.fence, lease.job_id, error, exc_info=trace)
 
     async def _clean_up(self, lease: RescuedLease) -> None:
         """Raises StoreUnavailable; what is wrong with this lease alone is put off."""
@@ -100,10 +124,7 @@ class Rescuer:
         except Exception as error:
             if _is_of_all(error):
                 raise
-            if self._put_offs.failed(lease.fence, error):
-                told = "lease %d of job %s cannot be cleaned up and is tried again, other leases go on: %s"
-                trace = None if isinstance(error, SwathError) else error
-                _log.error(told, lease.fence, lease.job_id, error, exc_info=trace)
+            self._put_off(lease, error)
             return
         self._put_offs.worked(lease.fence)
         del self._behind[lease.fence]
