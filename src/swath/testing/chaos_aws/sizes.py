@@ -78,7 +78,7 @@ SHORT: Final = Size(
     site=SitePlan(rate=15.0, concurrency=4, page_ms=150.0),
     rates=msgspec.structs.replace(RATES, lost=0.2, duplicated=0.2),  # of two dozen messages
     must_lose_messages=False,
-    stall_seconds=40.0,
+    stall_seconds=120.0,
     outage_seconds=6.0,
     disturbed=DisturbancePlan(points=1, presence=1, clocks=3, folders=1, skewed=1),
 )
