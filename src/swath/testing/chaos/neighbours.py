@@ -20,7 +20,7 @@ __all__ = ["ITEMS", "KEPT_DAYS", "Neighbours", "Place", "Standing", "drawn_seqs"
 
 ITEMS: Final = 30  # of each
 KEPT_DAYS: Final = 365
-PATIENCE_SECONDS: Final = 120.0  # for a small job that nothing hinders, on a busy machine
+PATIENCE_SECONDS: Final = 300.0  # for a small job that nothing hinders, on a busy machine
 
 
 @dataclass(frozen=True)
