@@ -62,10 +62,10 @@ fix: $(VENV)/.dev ## Format, and apply the lint fixes that are safe
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-chaos: $(VENV)/.dev ## Kill workers at random and count what is left (ARGS="--help" for its options)
+chaos: $(VENV)/.dev compiler ## Kill workers at random and count what is left (ARGS="--help" for its options)
 	@$(BIN)/python -m swath.testing.chaos $(ARGS)
 
-chaos-aws: $(VENV)/.dev servers ## The same on the local AWS servers, with their bad days (ARGS="--outages": they go away)
+chaos-aws: $(VENV)/.dev servers compiler ## The same on the local AWS servers, with their bad days (ARGS="--outages": they go away)
 	@$(BIN)/python -m swath.testing.chaos_aws $(ARGS)
 
 chaos-browser: $(VENV)/.dev browser ## Kill browsers, renderers and workers under a job in browsers, and count (ARGS="--short")
