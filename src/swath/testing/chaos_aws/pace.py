@@ -43,9 +43,9 @@ class Paced:
     clocks_agree: bool = True
 
     def well(self, site: SitePlan) -> bool:
-        """Whether the policy was kept. Hosts whose clocks disagree may exceed the rate for a moment when the slower
-        one catches up (docs/explanation/assumptions.md), so then the rate is reported and not judged."""
-        return (self.excess <= 0 or not self.clocks_agree) and self.most_open <= site.concurrency
+        """Whether the policy was kept. Hosts whose clocks disagree may exceed it for a moment when the slower one
+        catches up (docs/explanation/assumptions.md), so then the figures are reported and not judged."""
+        return not self.clocks_agree or (self.excess <= 0 and self.most_open <= site.concurrency)
 
 
 def paced(seen: Sequence[Seen], strikes: Iterable[Strike], site: SitePlan, lag_seconds: float) -> Paced:
