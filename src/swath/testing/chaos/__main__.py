@@ -81,7 +81,7 @@ SHORT = Size(
     hits=1,
     stall_seconds=30.0,
     orders=OrderPlan(pauses=2, policies=2, cancels=1, retries=1),
-    disturbed=DisturbancePlan(points=1, presence=3, clocks=6, poison=1, folders=1),
+    disturbed=DisturbancePlan(points=1, presence=2, clocks=6, poison=1, folders=1),
     retried_points=(4, 1),
 )
 
