@@ -61,7 +61,7 @@ FULL = Size(
     ending_kills=10,
     workers=6,
     concurrency=32,
-    mean_seconds=0.15,
+    mean_seconds=0.12,
     hits=5,
     stall_seconds=300.0,  # the last kills may fall on the ending, and a busy machine takes its time over each
     orders=OrderPlan(pauses=30, policies=30, cancels=6, retries=3),
