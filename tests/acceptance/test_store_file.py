@@ -125,9 +125,13 @@ def _replace(data: Path) -> None:
     (data / "copy.db").rename(data / "swath.db")
 
 
+def _workers(data: Path) -> int:
+    return len(list(data.glob("workers/*.lock")))
+
+
 def _move_folder(data: Path) -> None:
     data.rename(data.with_name("moved"))
-    shutil.copytree(data.with_name("moved"), data)
+    shutil.copytree(data.with_name("moved"), data, dirs_exist_ok=True)  # the run may have made folders meanwhile
 
 
 def _empty(data: Path) -> None:
@@ -185,6 +189,7 @@ async def test_workers_whose_store_is_gone_stop_and_make_no_new_one(
     assert loaded.returncode == 0, loaded.stderr
     process = await shell.start("worker", *arguments)
     await _until(lambda: list(data.glob("results/one/items/*")), "items end")
+    await _until(lambda: _workers(data) == (2 if arguments else 1), "every process has the store open")
     (data / "swath.db").rename(data / "elsewhere.db")
     code, _, err = await _ended(process)
     assert code == 1, err
@@ -201,6 +206,8 @@ async def test_a_controller_whose_store_is_gone_ends(shell: Shell, data: Path, a
     listening = (await asyncio.wait_for(process.stdout.readline(), PATIENCE_SECONDS)).decode()
     url = re.search(r"http://[^;\s]+", listening)
     assert url is not None, listening
+    working = 0 if "--no-worker" in arguments else 2 if "--workers" in arguments else 1
+    await _until(lambda: _workers(data) >= working, "every process has the store open")
     (data / "swath.db").rename(data / "elsewhere.db")
     said: set[int] = set()
     async with httpx.AsyncClient(base_url=url[0], timeout=PATIENCE_SECONDS) as client:
