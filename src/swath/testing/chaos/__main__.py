@@ -61,7 +61,7 @@ FULL = Size(
     ending_kills=10,
     workers=6,
     concurrency=32,
-    mean_seconds=0.12,
+    mean_seconds=0.15,
     hits=5,
     stall_seconds=300.0,  # the last kills may fall on the ending, and a busy machine takes its time over each
     orders=OrderPlan(pauses=30, policies=30, cancels=6, retries=3),
@@ -81,7 +81,7 @@ SHORT = Size(
     hits=1,
     stall_seconds=120.0,
     orders=OrderPlan(pauses=2, policies=2, cancels=1, retries=1),
-    disturbed=DisturbancePlan(points=1, presence=2, clocks=6, poison=1, folders=1),
+    disturbed=DisturbancePlan(points=1, presence=3, clocks=6, poison=1, folders=1),
     retried_points=(4, 1),
 )
 
