@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from swath.testing.chaos import truth
-from swath.testing.chaos.check import MOST_WASTED
+from swath.testing.chaos.check import DAMAGED, MOST_WASTED
 from swath.testing.chaos.check_files import FileCheck, Known, check_manifests
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos_aws.reading import HeadAt, PlainRow
@@ -68,6 +68,8 @@ def check_job(left: JobLeft, begun: Counter[str]) -> OneJob:
     former = _check_generations(left, inputs, ends, findings)
     known = _check_items(left, inputs, ends, files, findings)
     _check_attempts(known, former, begun, findings)
+    if not left.job_id.startswith(DAMAGED):
+        _check_wasted(known, former, begun, findings)
     _check_wanted(left.items_file, known, findings)
     _check_sums(left.job_id, head, known, findings)
     _check_leftovers(left, findings)
@@ -160,7 +162,11 @@ def _check_attempts(known: dict[str, Known], former: Counter[str], begun: Counte
         kept = item.attempts + former[item_id]
         fine = (item.attempts > 0 or item.poison) and kept <= begun[item_id]
         findings.expect(fine, Kind.WRONG, item_id, f"{kept} attempts kept, {begun[item_id]} begun")
-        wasted = begun[item_id] - kept
+
+
+def _check_wasted(known: dict[str, Known], former: Counter[str], begun: Counter[str], findings: Findings) -> None:
+    for item_id, item in known.items():
+        wasted = begun[item_id] - item.attempts - former[item_id]
         findings.expect(wasted <= MOST_WASTED, Kind.WRONG, item_id, f"{wasted} attempts of it came to nothing")
 
 
