@@ -198,6 +198,17 @@ async def test_workers_whose_store_is_gone_stop_and_make_no_new_one(
     assert not (data / "swath.db").exists()
 
 
+@pytest.mark.req("W4")
+async def test_a_worker_of_another_process_makes_no_new_store(shell: Shell, data: Path) -> None:
+    """It may start when the store that its parent has opened is already gone."""
+    data.mkdir(exist_ok=True)
+    process = await shell.start("worker", "--with-parent")
+    code, _, err = await _ended(process)
+    assert code == 1, err
+    _stopped_in_one_line(err, "removed")
+    assert not (data / "swath.db").exists()
+
+
 @pytest.mark.req("I4")
 @pytest.mark.parametrize("arguments", [(), ("--no-worker",), ("--workers", "2")], ids=["one worker", "none", "two"])
 async def test_a_controller_whose_store_is_gone_ends(shell: Shell, data: Path, arguments: tuple[str, ...]) -> None:

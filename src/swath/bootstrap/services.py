@@ -88,10 +88,12 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_services(settings: Settings, *, only_looks: bool = False) -> AsyncIterator[Services]:
+async def open_services(
+    settings: Settings, *, only_looks: bool = False, must_exist: bool = False
+) -> AsyncIterator[Services]:
     """What the settings name: store, queue, results, and the site policies. The back end is chosen by URL (Q4).
 
-    Who only looks is told soon when AWS does not answer.
+    Who only looks is told soon when AWS does not answer. A SQLite store that `must_exist` is not created.
     """
     patience_seconds = LOOK_SECONDS if only_looks else PATIENCE_SECONDS
     clock, places = SystemClock(), settings.places
@@ -102,7 +104,7 @@ async def open_services(settings: Settings, *, only_looks: bool = False) -> Asyn
         if isinstance(places.store, DynamoPlace):
             back_end = await _open_aws(stack, settings, places.store, clock, patience_seconds=patience_seconds)
         else:
-            back_end = _open_embedded(stack, settings, places.store, clock)
+            back_end = _open_embedded(stack, settings, places.store, clock, must_exist=must_exist)
         storage = _open_results(stack, settings, clock)
         yield Services(settings=settings, clock=clock, storage=storage, directory=directory, **asdict(back_end))
 
@@ -116,8 +118,10 @@ class _BackEnd(msgspec.Struct, frozen=True, kw_only=True):
     leader: Callable[[str], Leader] | None = None
 
 
-def _open_embedded(stack: AsyncExitStack, settings: Settings, place: SqlitePlace, clock: Clock) -> _BackEnd:
-    store = EmbeddedStore.open(place.folder, clock, settings.lease_seconds)
+def _open_embedded(
+    stack: AsyncExitStack, settings: Settings, place: SqlitePlace, clock: Clock, *, must_exist: bool
+) -> _BackEnd:
+    store = EmbeddedStore.open(place.folder, clock, settings.lease_seconds, must_exist=must_exist)
     stack.push_async_callback(store.close)
     sites = EmbeddedSiteBook(place.folder, clock)
     stack.push_async_callback(sites.close)

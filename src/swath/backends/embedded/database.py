@@ -47,10 +47,11 @@ _TEND_SECONDS: Final = 1.0
 class Database:
     """The connections with their threads."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises UserError for a file that is no store of ours, StoreUnavailable when not even reading is possible."""
+    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
+        """Raises UserError for a file that is no store of ours, StoreUnavailable when not even reading is possible, and
+        StoreReplaced when it is missing although it `must_exist`."""
         self.path = path
-        self._files = OpenFiles(path)
+        self._files = OpenFiles(path, must_exist=must_exist)
         self._write_connection: sqlite3.Connection | None = None
         self._read_connection: sqlite3.Connection | None = None
         self._glance_connection: sqlite3.Connection | None = None
@@ -59,7 +60,7 @@ class Database:
         self._tended = 0.0
         self._scrubber = Scrubber()
         try:
-            self._write_connection = self._files.opened(lambda: open_writer(path))
+            self._write_connection = self._open_writer()
         except sqlite3.Error as error:  # what cannot be written now may still be read; the next change tries again
             try:
                 with self._reading():
@@ -74,6 +75,10 @@ class Database:
             self._others_version(),
         )
         self.bulletin = Bulletin(self._lookout.start, self._lookout.stop)
+
+    def _open_writer(self) -> sqlite3.Connection:
+        mode = self._files.mode
+        return self._files.opened(lambda: open_writer(self.path, mode=mode))
 
     async def write(
         self, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -108,7 +113,7 @@ class Database:
     def _write(self, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._translating():
             if self._write_connection is None:
-                self._write_connection = self._files.opened(lambda: open_writer(self.path))
+                self._write_connection = self._open_writer()
         answer = self._transact(self._write_connection, "BEGIN IMMEDIATE", change, *args, **kwargs)
         self._pulse.beat()
         self._tend(self._write_connection)

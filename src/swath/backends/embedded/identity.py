@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from swath.domain.errors import StoreReplaced
 
@@ -24,10 +24,12 @@ _SUFFIXES: Final = ("-wal", "-shm")
 class OpenFiles:
     """The file, its log and the log's index, as they were when this process first opened them."""
 
-    def __init__(self, path: Path, *, with_log: bool = True) -> None:
+    def __init__(self, path: Path, *, with_log: bool = True, must_exist: bool = False) -> None:
         """Nothing is open yet. Who does not keep the file open can know nothing of its log (`with_log`): that goes and
-        comes with those who do."""
+        comes with those who do. With `must_exist` another process has opened the store already: a missing file was
+        removed."""
         self._file = path
+        self._must_exist = must_exist
         self._paths = [path, *(path.with_name(path.name + suffix) for suffix in _SUFFIXES if with_log)]
         self._known: dict[Path, tuple[int, int]] = {}
 
@@ -38,9 +40,17 @@ class OpenFiles:
         another number.
         """
         self.check()
+        if self._must_exist and not self._file.exists():
+            raise StoreReplaced(str(self._file), "removed")
         connection = connect()
+        self._must_exist = True
         self._known = {**self._present(), **self._known}
         return connection
+
+    @property
+    def mode(self) -> Literal["rw", "rwc"]:
+        """How SQLite opens the file: it creates one only if this process, or the one that started it, had none."""
+        return "rw" if self._must_exist else "rwc"
 
     def check(self) -> None:
         """Raises StoreReplaced, which says what happened, unless all files are still in their places.

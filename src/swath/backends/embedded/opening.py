@@ -42,12 +42,12 @@ _WaitKey = tuple[int, int, float, int]
 """The key of a row of `waiting`."""
 
 
-def open_writer(path: Path) -> sqlite3.Connection:
+def open_writer(path: Path, *, mode: str = "rwc") -> sqlite3.Connection:
     """A connection to a store that has all its tables and knows this run of the machine; makes both so.
 
     A store of a former version is brought up to date, once and in one transaction.
     """
-    connection = _connect(path)
+    connection = _connect(path, mode=mode)
     try:
         _use_wal(connection)
         if not _is_prepared(connection):

@@ -78,15 +78,17 @@ class EmbeddedStore(EmbeddedService):
         self._boot_id = boot_id()
 
     @classmethod
-    def open(cls, folder: Path, clock: Clock, lease_seconds: float = 15.0) -> EmbeddedStore:
-        """Opens the store in a folder, which is made if it is missing."""
+    def open(
+        cls, folder: Path, clock: Clock, lease_seconds: float = 15.0, *, must_exist: bool = False
+    ) -> EmbeddedStore:
+        """Opens the store in a folder. Both are made if they are missing, unless the store `must_exist`."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
                 f"cannot use the folder {folder}: {error.strerror}; choose another with SWATH_DATA"
             ) from error
-        return cls(Database(folder / "swath.db"), Presence(folder / "workers"), clock, lease_seconds)
+        return cls(Database(folder / "swath.db", must_exist=must_exist), Presence(folder / "workers"), clock, lease_seconds)
 
     def _times(self) -> Times:
         return Times(self._clock.now(), self._clock.boot(), self._lease_seconds, self._boot_id)

@@ -55,7 +55,8 @@ async def _work(settings: Settings, job_id: str | None, metrics: MetricsPlace, *
     stop_on_signals(stop, None if with_parent else _notice(settings), settings.grace_seconds)
     if with_parent:
         stop_with_parent()
-    async with serve_metrics(metrics) as port, open_services(settings) as services:
+    # The parent has opened the store before: a worker that finds none must not begin a new one.
+    async with serve_metrics(metrics) as port, open_services(settings, must_exist=with_parent) as services:
         if metrics.port == 0:
             click.echo(f"swath: metrics on http://{metrics.host}:{port}/metrics", err=True)
         await _check(services, job_id)

@@ -28,7 +28,7 @@ PAUSE_SECONDS: Final = (0.2, 1.2)
 RETRIED_SHARE: Final = 0.03
 # A process that is frozen inside a commit keeps all others from writing until it wakes; commands then say this, and
 # that they may be given again.
-LOCKED: Final = "is locked by another process"
+LOCKED: Final = "is locked by "
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -199,7 +199,7 @@ class Storm:
             fine |= {-KILL}
         if STOP in process.signals:
             fine |= {0, 130, -STOP}  # before it has a handler of its own, the signal itself ends it
-        if process.role == "run" and code == 1 and self._pack.said_lately(LOCKED):
+        if code == 1 and self._pack.said_lately(LOCKED):
             self.orders.given["told that the store is locked"] += 1
             return  # and is started again, as it asked for
         fine |= self._honest_ends(process)
