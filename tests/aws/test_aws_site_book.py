@@ -118,7 +118,7 @@ async def test_the_times_of_a_circuit_are_those_of_the_host_that_looks(
     opened = await mine.record("a.example", BREAKER, [False], 0)
     assert opened.opened_at == pytest.approx(here.boot())
     clock.advance(100)
-    held = await theirs.admit("a.example", BREAKER, 10.0)
+    held = await theirs.admit("a.example", "w", BREAKER, 10.0)
     assert held.wait_seconds == pytest.approx(500)
     assert theirs.glance("a.example").opened_at == pytest.approx(there.boot() - 100)
     slowed = await theirs.slow_down("a.example", there.boot() - 0.1, 60.0)
@@ -207,7 +207,7 @@ async def test_of_all_hosts_one_is_the_probe(hosts: Callable[..., Host], clock: 
     books = [hosts(clock).book for _ in range(4)]
     await books[0].record("a.example", BREAKER, [False], 0)
     clock.advance(600)
-    answers = await asyncio.gather(*(book.admit("a.example", BREAKER, 30.0) for book in books for _ in range(2)))
+    answers = await asyncio.gather(*(book.admit("a.example", "w", BREAKER, 30.0) for book in books for _ in range(2)))
     assert [answer.probe for answer in answers].count(True) == 1
     assert {answer.circuit.state for answer in answers} == {CircuitState.HALF_OPEN}
     fetches = await asyncio.gather(*(book.robots("http://a", 5.0) for book in books for _ in range(2)))
@@ -247,7 +247,7 @@ async def test_while_dynamodb_is_down_a_glance_shows_what_was_seen_and_all_else_
     asks = [
         book.ask("a.example", "w", ONE),
         book.slow_down("a.example", clock.boot(), 60.0),
-        book.admit("a.example", BREAKER, 1.0),
+        book.admit("a.example", "w", BREAKER, 1.0),
         book.record("a.example", BREAKER, [True], 1),
         book.robots("http://a", 1.0),
         book.keep_robots("http://a", KeptRobots(200), 1.0),

@@ -168,7 +168,7 @@ async def test_what_one_process_records_another_sees_at_its_next_glance(
     assert other.glance("a.example") == SiteCircuit()
     opened = await book.record("a.example", BREAKER, [False], 0)
     assert other.glance("a.example") == opened
-    assert (await other.admit("a.example", BREAKER, 9.0)).wait_seconds == BREAKER.reopen_seconds
+    assert (await other.admit("a.example", "w", BREAKER, 9.0)).wait_seconds == BREAKER.reopen_seconds
     await other.close()
 
 

@@ -28,7 +28,7 @@ def opened(breaker: Breaker = DEFAULT, at: float = 100.0, epoch: int = 0) -> Sit
 
 def probing(breaker: Breaker = DEFAULT, at: float = 100.0) -> SiteCircuit:
     due = at + breaker.reopen_seconds + 0.001
-    return admit(opened(breaker, at), breaker, due, PROBE_SECONDS).circuit
+    return admit(opened(breaker, at), "w", breaker, due, PROBE_SECONDS).circuit
 
 
 @pytest.mark.req("D3", "property 27")
@@ -68,7 +68,7 @@ def test_by_default_five_failures_of_the_last_ten_open_it() -> None:
 def test_an_open_circuit_rejects_at_once_and_says_for_how_long(breaker: Breaker, at: float, later: float) -> None:
     circuit = opened(breaker, at)
     now = at + later * breaker.reopen_seconds
-    answer = admit(circuit, breaker, now, PROBE_SECONDS)
+    answer = admit(circuit, "w", breaker, now, PROBE_SECONDS)
     assert answer.circuit == circuit
     assert not answer.probe
     assert answer.wait_seconds == pytest.approx(at + breaker.reopen_seconds - now)
@@ -89,7 +89,7 @@ def test_the_probe_alone_decides(breaker: Breaker, others: list[bool], good: boo
     at = circuit.probe_until - PROBE_SECONDS + now
     for stale in range(circuit.epoch):
         assert record(circuit, breaker, others, stale, at) == circuit
-    held = admit(circuit, breaker, at, PROBE_SECONDS)
+    held = admit(circuit, "w", breaker, at, PROBE_SECONDS)
     assert (held.circuit, held.probe) == (circuit, False)
     assert held.wait_seconds == pytest.approx(PROBE_SECONDS - now)
     decided = record(circuit, breaker, [good], circuit.epoch, at)
@@ -104,9 +104,9 @@ def test_the_probe_alone_decides(breaker: Breaker, others: list[bool], good: boo
 @pytest.mark.req("D3", "property 29")
 def test_a_probe_that_never_returns_is_replaced_and_decides_nothing_any_more() -> None:
     first = probing()
-    held = admit(first, DEFAULT, first.probe_until - 0.001, PROBE_SECONDS)
+    held = admit(first, "w", DEFAULT, first.probe_until - 0.001, PROBE_SECONDS)
     assert not held.probe
-    second = admit(first, DEFAULT, first.probe_until, PROBE_SECONDS)
+    second = admit(first, "w", DEFAULT, first.probe_until, PROBE_SECONDS)
     assert second.probe
     assert second.circuit.probe_until == first.probe_until + PROBE_SECONDS
     for good in (True, False):
@@ -122,7 +122,7 @@ def test_failed_probes_are_counted_in_a_row(results: list[bool]) -> None:
         if circuit.state is CircuitState.CLOSED:
             circuit = record(circuit, DEFAULT, [False] * 5, circuit.epoch, now)
         now += DEFAULT.reopen_seconds
-        circuit = admit(circuit, DEFAULT, now, PROBE_SECONDS).circuit
+        circuit = admit(circuit, "w", DEFAULT, now, PROBE_SECONDS).circuit
         circuit = record(circuit, DEFAULT, [good], circuit.epoch, now)
         in_a_row = 0 if good else in_a_row + 1
         assert circuit.failed_probes == in_a_row
@@ -161,6 +161,6 @@ def test_each_step_of_the_ramp_needs_as_many_good_ones_as_it_allows() -> None:
 
 @pytest.mark.req("D3")
 def test_a_closed_circuit_lets_everybody_through() -> None:
-    answer = admit(SiteCircuit(epoch=3, ramp=2), DEFAULT, 0.0, PROBE_SECONDS)
+    answer = admit(SiteCircuit(epoch=3, ramp=2), "w", DEFAULT, 0.0, PROBE_SECONDS)
     assert (answer.probe, answer.wait_seconds, answer.circuit.epoch) == (False, None, 3)
     assert bound(SiteCircuit(), 7) == (SiteCircuit(), 7)

@@ -31,9 +31,14 @@ class Book(MemorySiteBook):
         self.admissions = 0
         self.gone = False
 
-    async def admit(self, name: str, breaker: Breaker, probe_seconds: float) -> Admission:
+    async def admit(self, name: str, worker_id: str, breaker: Breaker, probe_seconds: float) -> Admission:
         self.admissions += 1
-        return await super().admit(name, breaker, probe_seconds)
+        return await super().admit(name, worker_id, breaker, probe_seconds)
+
+    async def withdraw(self, name: str, epoch: int) -> SiteCircuit:
+        if self.gone:
+            raise StoreUnavailable("locked", WaitingFor.STORE)
+        return await super().withdraw(name, epoch)
 
     async def record(self, name: str, breaker: Breaker, outcomes: Sequence[bool], epoch: int) -> SiteCircuit:
         if self.gone:
@@ -48,7 +53,7 @@ class Visitor:
     def __init__(self, breaker: Breaker | None = None) -> None:
         self.clock = FakeClock()
         self.book = Book(self.clock)
-        self.circuits = SiteCircuits(self.book, self.clock, chance=lambda: 1.0)
+        self.circuits = SiteCircuits(self.book, self.clock, "w", chance=lambda: 1.0)
         self.site = Site("county", SitePolicy(breaker=breaker or Breaker()))
 
     async def attempt(self, good: bool | None) -> None:
@@ -126,12 +131,43 @@ async def test_of_many_one_is_the_probe_and_the_others_look_again_soon() -> None
     for _ in range(5):
         with pytest.raises(SiteHeld, match="a probe is under way") as held:
             await visitor.circuits.enter(visitor.site, 60)
-        assert held.value.wait_seconds < 6
+        assert held.value.wait_seconds < 0.5
     visitor.circuits.check(probe)  # which itself goes on
     visitor.circuits.leave(probe, GOOD)
     await visitor.circuits.close()
     assert visitor.state() is CircuitState.CLOSED
     visitor.circuits.check(await visitor.circuits.enter(visitor.site, 60))
+
+
+@pytest.mark.req("D3")
+async def test_the_longer_a_probe_takes_the_later_others_look_again() -> None:
+    visitor = Visitor()
+    await visitor.open()
+    visitor.clock.advance(120)
+    await visitor.circuits.enter(visitor.site, 60)
+    waits = []
+    for _ in range(5):
+        with pytest.raises(SiteHeld) as held:
+            await visitor.circuits.enter(visitor.site, 60)
+        waits.append(held.value.wait_seconds)
+        visitor.clock.advance(held.value.wait_seconds)
+    assert waits == sorted(waits)
+    assert waits[-1] <= 1.1 * visitor.book.tempo.probe_seconds
+
+
+@pytest.mark.req("D3")
+async def test_a_probe_that_says_nothing_of_the_site_is_given_back_at_once() -> None:
+    visitor = Visitor()
+    await visitor.open()
+    visitor.clock.advance(120)
+    for _ in range(3):  # nobody has to wait in between
+        await visitor.attempt(None)
+    assert visitor.state() is CircuitState.OPEN
+    assert visitor.circuits.failed_probes("county") == 0
+    stale = await visitor.circuits.enter(visitor.site, 60)
+    visitor.circuits.leave(stale, None)
+    await visitor.attempt(GOOD)
+    assert visitor.state() is CircuitState.CLOSED
 
 
 @pytest.mark.req("D3")
@@ -148,11 +184,13 @@ async def test_failed_probes_are_counted_until_one_succeeds() -> None:
 
 
 @pytest.mark.req("D3")
-async def test_a_probe_that_says_nothing_leaves_its_place_when_its_time_is_over() -> None:
+async def test_a_probe_that_cannot_be_given_back_is_replaced_when_its_time_is_over() -> None:
     visitor = Visitor()
     await visitor.open()
     visitor.clock.advance(120)
+    visitor.book.gone = True
     await visitor.attempt(None)
+    visitor.book.gone = False
     assert visitor.state() is CircuitState.HALF_OPEN
     with pytest.raises(SiteHeld):
         await visitor.attempt(GOOD)

@@ -92,7 +92,7 @@ async def make_network(services: Services, worker_id: str, guard: Guard | None =
         if policy.impersonate is not None:
             direct.check_impersonation(policy.impersonate)
     transport = RoutedTransport(direct, proxied)
-    pacer, circuits = Pacer(services.sites, clock, worker_id), SiteCircuits(services.sites, clock)
+    pacer, circuits = Pacer(services.sites, clock, worker_id), SiteCircuits(services.sites, clock, worker_id)
     try:
         yield Network(
             transport=transport,

@@ -13,7 +13,17 @@ import msgspec
 
 from swath.domain.site import Breaker
 
-__all__ = ["HOPELESS_PROBES", "Admission", "CircuitState", "SiteCircuit", "admit", "bound", "open_until", "record"]
+__all__ = [
+    "HOPELESS_PROBES",
+    "Admission",
+    "CircuitState",
+    "SiteCircuit",
+    "admit",
+    "bound",
+    "open_until",
+    "record",
+    "withdraw",
+]
 
 HOPELESS_PROBES: Final = 3  # failed in a row: jobs that have nothing but this site are given up
 GOOD, BAD = "g", "b"
@@ -38,6 +48,7 @@ class SiteCircuit(msgspec.Struct, frozen=True, omit_defaults=True):
     window: str = ""
     opened_at: float = 0.0
     probe_until: float = 0.0  # by then the probe must have ended, or another one may be sent
+    probe_by: str = ""  # the worker that sends it
     failed_probes: int = 0  # in a row
     ramp: int | None = None
     ramped: int = 0  # good outcomes since the ramp last grew
@@ -59,7 +70,7 @@ def open_until(circuit: SiteCircuit, breaker: Breaker, now: float) -> float | No
     return due if due > now else None
 
 
-def admit(circuit: SiteCircuit, breaker: Breaker, now: float, probe_seconds: float) -> Admission:
+def admit(circuit: SiteCircuit, worker_id: str, breaker: Breaker, now: float, probe_seconds: float) -> Admission:
     """Lets everybody through a closed circuit, and one probe through an open one whose time has come."""
     if circuit.state is CircuitState.CLOSED:
         return Admission(circuit)
@@ -67,9 +78,20 @@ def admit(circuit: SiteCircuit, breaker: Breaker, now: float, probe_seconds: flo
     if until is not None:
         return Admission(circuit, wait_seconds=until - now)
     probing = msgspec.structs.replace(
-        circuit, state=CircuitState.HALF_OPEN, epoch=circuit.epoch + 1, probe_until=now + probe_seconds
+        circuit,
+        state=CircuitState.HALF_OPEN,
+        epoch=circuit.epoch + 1,
+        probe_until=now + probe_seconds,
+        probe_by=worker_id,
     )
     return Admission(probing, probe=True)
+
+
+def withdraw(circuit: SiteCircuit, epoch: int) -> SiteCircuit:
+    """The probe of that epoch ended without an answer about the site, or its worker died: another one may be sent."""
+    if circuit.state is not CircuitState.HALF_OPEN or epoch != circuit.epoch:
+        return circuit
+    return msgspec.structs.replace(circuit, state=CircuitState.OPEN, epoch=epoch + 1, probe_until=0.0, probe_by="")
 
 
 def record(circuit: SiteCircuit, breaker: Breaker, outcomes: Sequence[bool], epoch: int, now: float) -> SiteCircuit:

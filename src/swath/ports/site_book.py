@@ -25,7 +25,8 @@ class Tempo(msgspec.Struct, frozen=True, kw_only=True):
 
     `parts`: instants are taken as parts of rounds. `lead_seconds`: so long before its instants end it asks for the
     next. It speaks again after `hurry_seconds` when it has something to give, `owed_seconds` when slots are owed to it,
-    `report_seconds` while things change, and `calm_seconds` at the latest.
+    `report_seconds` while things change, and `calm_seconds` at the latest. While another worker's probe is under way,
+    a job looks after `probe_seconds` at the latest whether it has ended.
     """
 
     parts: bool = False
@@ -34,11 +35,18 @@ class Tempo(msgspec.Struct, frozen=True, kw_only=True):
     owed_seconds: float = 0.05
     report_seconds: float = 0.1
     calm_seconds: float = 0.8
+    probe_seconds: float = 1.0
 
 
 NEAR: Final = Tempo()  # on this machine: an answer within a millisecond, for nothing
 FAR: Final = Tempo(
-    parts=True, lead_seconds=0.3, hurry_seconds=0.1, owed_seconds=0.4, report_seconds=1.0, calm_seconds=2.0
+    parts=True,
+    lead_seconds=0.3,
+    hurry_seconds=0.1,
+    owed_seconds=0.4,
+    report_seconds=1.0,
+    calm_seconds=2.0,
+    probe_seconds=5.0,
 )
 
 
@@ -127,8 +135,12 @@ class SiteBook(Protocol):
         """The circuit as it stands, read at once on the event loop; as last seen when that is not possible."""
         ...
 
-    async def admit(self, name: str, breaker: Breaker, probe_seconds: float) -> Admission:
+    async def admit(self, name: str, worker_id: str, breaker: Breaker, probe_seconds: float) -> Admission:
         """Whether anything may be sent, or one probe that must end within `probe_seconds` (domain/site_circuit.py)."""
+        ...
+
+    async def withdraw(self, name: str, epoch: int) -> SiteCircuit:
+        """The probe of that epoch of the circuit says nothing of the site: the next one may be sent at once."""
         ...
 
     async def record(self, name: str, breaker: Breaker, outcomes: Sequence[bool], epoch: int) -> SiteCircuit:
@@ -147,7 +159,7 @@ class SiteBook(Protocol):
         ...
 
     async def forget(self, worker_ids: Collection[str]) -> None:
-        """These workers are gone: their shares are free."""
+        """These workers are gone: their shares are free, and other workers may send the probes that they had begun."""
         ...
 
     async def remember_tier(self, name: str, tier: str) -> None:

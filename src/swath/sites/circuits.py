@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -21,7 +22,7 @@ from swath.sites.directory import Site
 
 __all__ = ["SiteCircuits", "Ticket"]
 
-_LOOK_AGAIN_SECONDS: Final = 5.0  # a probe is mostly over long before its time is
+_FIRST_LOOK_SECONDS: Final = 0.25  # while a probe is under way: it is mostly over long before its time is
 _SPREAD: Final = 0.1  # by how much waits are lengthened at most, so that not everybody comes back at once
 _LONGEST_SPREAD_SECONDS: Final = 10.0
 _MOST_KEPT: Final = 10_000  # sites; a crawl of the whole web must not fill the memory with good outcomes
@@ -30,12 +31,14 @@ _MOST_KEPT: Final = 10_000  # sites; a crawl of the whole web must not fill the 
 class Ticket(msgspec.Struct, frozen=True):
     """One attempt may visit one site, in the circuit's epoch in which it came.
 
-    `decides`: a good outcome changes something too, because it is a probe's or because traffic is coming back.
+    `decides`: a good outcome changes something too, because it is a probe's or because traffic is coming back. The
+    outcome of `probe` decides whether the circuit closes.
     """
 
     site: Site
     epoch: int
     decides: bool = False
+    probe: bool = False
 
 
 class _Outcomes(msgspec.Struct):
@@ -53,12 +56,15 @@ class SiteCircuits:
         self,
         book: SiteBook,
         clock: Clock,
+        worker_id: str,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._book = book
         self._clock = clock
+        self._worker_id = worker_id
         self._chance = chance
         self._outcomes: dict[str, _Outcomes] = {}
+        self._probes: dict[str, tuple[int, float]] = {}  # of others: their epoch, and since when this process knows
 
     # -- circuit -------------------------------------------------------------------------------------------------------
 
@@ -76,10 +82,11 @@ class SiteCircuits:
             return Ticket(site, circuit.epoch, circuit.ramp is not None)
         if open_until(circuit, site.policy.breaker, self._clock.boot()) is not None:
             raise self._held(site, circuit)
-        admission = await self._book.admit(site.name, site.policy.breaker, probe_seconds)
+        admission = await self._book.admit(site.name, self._worker_id, site.policy.breaker, probe_seconds)
         if admission.wait_seconds is not None:
             raise self._held(site, admission.circuit)
-        return Ticket(site, admission.circuit.epoch, admission.probe or admission.circuit.ramp is not None)
+        decides = admission.probe or admission.circuit.ramp is not None
+        return Ticket(site, admission.circuit.epoch, decides, admission.probe)
 
     def check(self, ticket: Ticket) -> None:
         """Raises SiteHeld if the circuit has opened since, or another probe has taken this one's place."""
@@ -91,9 +98,12 @@ class SiteCircuits:
         """The attempt is over. None: it says nothing of the site.
 
         Failures are written at once, in the background. Good outcomes wait for the next failure unless they decide
-        something. A probe that says nothing leaves its place to the next one when its time is over.
+        something. A probe that says nothing leaves its place to the next one at once.
         """
         if good is None:
+            if ticket.probe:
+                outcomes = self._outcomes_of(ticket)
+                outcomes.writing = asyncio.create_task(self._withdraw(ticket, outcomes, outcomes.writing))
             return
         outcomes = self._outcomes_of(ticket)
         if outcomes.epoch > ticket.epoch:
@@ -134,6 +144,14 @@ class SiteCircuits:
         if outcomes.writing is asyncio.current_task():
             outcomes.writing = None
 
+    async def _withdraw(self, ticket: Ticket, outcomes: _Outcomes, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait({earlier})
+        with suppress(StoreUnavailable, UserError):  # then its time runs out
+            await self._book.withdraw(ticket.site.name, ticket.epoch)
+        if outcomes.writing is asyncio.current_task():
+            outcomes.writing = None
+
     # -- allowed hours -------------------------------------------------------------------------------------------------
 
     def may_start(self, site: Site, now: float) -> None:
@@ -158,8 +176,19 @@ class SiteCircuits:
         wait_seconds = max(0.0, (open_until(circuit, site.policy.breaker, now) or now) - now)
         why = "its circuit is open"
         if circuit.state is CircuitState.HALF_OPEN:
-            why, wait_seconds = "a probe is under way", min(wait_seconds, _LOOK_AGAIN_SECONDS)
+            why, wait_seconds = "a probe is under way", min(wait_seconds, self._look_again_seconds(site.name, circuit))
         return SiteHeld(site.name, why, self._spread(wait_seconds), circuit_open=True)
+
+    def _look_again_seconds(self, name: str, circuit: SiteCircuit) -> float:
+        """Soon at first, then as long as the probe has taken so far."""
+        now = self._clock.boot()
+        epoch, since = self._probes.get(name, (-1, now))
+        if epoch != circuit.epoch:
+            since = now
+            if len(self._probes) >= _MOST_KEPT:
+                self._probes.clear()
+            self._probes[name] = circuit.epoch, now
+        return min(max(now - since, _FIRST_LOOK_SECONDS), self._book.tempo.probe_seconds)
 
     def _spread(self, wait_seconds: float) -> float:
         return wait_seconds + min(_LONGEST_SPREAD_SECONDS, wait_seconds * _SPREAD) * self._chance()

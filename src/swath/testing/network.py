@@ -59,7 +59,7 @@ def open_network(
         transport=transport,
         directory=SiteDirectory(PolicyFile(default, {})),
         pacer=pacer(book, clock, worker_id),
-        circuits=SiteCircuits(book, clock),
+        circuits=SiteCircuits(book, clock, worker_id),
         robots=Robots(book, clock),
         ways=Ways(ProxySetup(), clock, _nobody_answers),
         clock=clock,

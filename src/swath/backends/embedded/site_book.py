@@ -58,8 +58,11 @@ class EmbeddedSiteBook:
             return self._seen.get(name, _UNKNOWN)
         return circuit
 
-    async def admit(self, name: str, breaker: Breaker, probe_seconds: float) -> Admission:
-        return await self._file.write(site_circuits.admit, name, breaker, probe_seconds)
+    async def admit(self, name: str, worker_id: str, breaker: Breaker, probe_seconds: float) -> Admission:
+        return await self._file.write(site_circuits.admit, name, worker_id, breaker, probe_seconds)
+
+    async def withdraw(self, name: str, epoch: int) -> SiteCircuit:
+        return await self._file.write(site_circuits.withdraw, name, epoch)
 
     async def record(self, name: str, breaker: Breaker, outcomes: Sequence[bool], epoch: int) -> SiteCircuit:
         return await self._file.write(site_circuits.record, name, breaker, outcomes, epoch)

@@ -8,22 +8,33 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Sequence
 
-from swath.backends.embedded.site_rows import find, put
+from swath.backends.embedded.site_rows import circuit_of, find, put
 from swath.domain import site_circuit
 from swath.domain.site import Breaker
 from swath.domain.site_circuit import Admission, SiteCircuit
 from swath.ports.site_book import KeptRobots
 
-__all__ = ["admit", "forget", "keep_robots", "record", "remember_tier", "robots"]
+__all__ = ["admit", "forget", "keep_robots", "record", "remember_tier", "robots", "withdraw"]
 
 
-def admit(db: sqlite3.Connection, now: float, name: str, breaker: Breaker, probe_seconds: float) -> Admission:
+def admit(
+    db: sqlite3.Connection, now: float, name: str, worker_id: str, breaker: Breaker, probe_seconds: float
+) -> Admission:
     """Lets through, holds back, or makes the caller the probe."""
     row = find(db, name)
-    admission = site_circuit.admit(row.circuit, breaker, now, probe_seconds)
+    admission = site_circuit.admit(row.circuit, worker_id, breaker, now, probe_seconds)
     if admission.probe:
         put(db, now, name, row._replace(circuit=admission.circuit, is_site=True))
     return admission
+
+
+def withdraw(db: sqlite3.Connection, now: float, name: str, epoch: int) -> SiteCircuit:
+    """Lets another probe be sent."""
+    row = find(db, name)
+    circuit = site_circuit.withdraw(row.circuit, epoch)
+    if circuit != row.circuit:
+        put(db, now, name, row._replace(circuit=circuit))
+    return circuit
 
 
 def record(
@@ -61,9 +72,14 @@ def keep_robots(db: sqlite3.Connection, now: float, origin: str, kept: KeptRobot
     )
 
 
-def forget(db: sqlite3.Connection, _now: float, worker_ids: Collection[str]) -> None:
+def forget(db: sqlite3.Connection, now: float, worker_ids: Collection[str]) -> None:
     """Frees what the departed had."""
     db.executemany("DELETE FROM shares WHERE worker = ?", [(worker_id,) for worker_id in worker_ids])
+    troubled = db.execute("SELECT name, circuit FROM sites WHERE circuit IS NOT NULL").fetchall()  # few
+    for name, stored in troubled:
+        circuit = circuit_of(stored)
+        if circuit.probe_by in worker_ids:
+            withdraw(db, now, name, circuit.epoch)
 
 
 def remember_tier(db: sqlite3.Connection, now: float, name: str, tier: str) -> None:

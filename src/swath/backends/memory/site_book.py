@@ -71,12 +71,18 @@ class MemorySiteBook:
         entry = self._sites.get(name)
         return SiteCircuit() if entry is None else entry.circuit
 
-    async def admit(self, name: str, breaker: Breaker, probe_seconds: float) -> Admission:
+    async def admit(self, name: str, worker_id: str, breaker: Breaker, probe_seconds: float) -> Admission:
         with self._lock:
             entry = self._entry(name)
-            admission = site_circuit.admit(entry.circuit, breaker, self._clock.boot(), probe_seconds)
+            admission = site_circuit.admit(entry.circuit, worker_id, breaker, self._clock.boot(), probe_seconds)
             entry.circuit = admission.circuit
             return admission
+
+    async def withdraw(self, name: str, epoch: int) -> SiteCircuit:
+        with self._lock:
+            entry = self._entry(name)
+            entry.circuit = site_circuit.withdraw(entry.circuit, epoch)
+            return entry.circuit
 
     async def record(self, name: str, breaker: Breaker, outcomes: Sequence[bool], epoch: int) -> SiteCircuit:
         with self._lock:
@@ -103,6 +109,8 @@ class MemorySiteBook:
             for entry in self._sites.values():
                 for worker_id in worker_ids:
                     entry.shares.pop(worker_id, None)
+                if entry.circuit.probe_by in worker_ids:
+                    entry.circuit = site_circuit.withdraw(entry.circuit, entry.circuit.epoch)
 
     async def remember_tier(self, name: str, tier: str) -> None:
         with self._lock:

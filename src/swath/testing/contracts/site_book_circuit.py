@@ -21,7 +21,7 @@ class SiteCircuitContract:
 
     async def test_a_site_that_nobody_has_met_is_open_to_all(self, book: SiteBook) -> None:
         assert book.glance("never.example") == SiteCircuit()
-        admission = await book.admit("never.example", BREAKER, PROBE_SECONDS)
+        admission = await book.admit("never.example", "w", BREAKER, PROBE_SECONDS)
         assert (admission.circuit, admission.probe, admission.wait_seconds) == (SiteCircuit(), False, None)
 
     async def test_outcomes_add_up_over_all_who_record_them(self, book: SiteBook) -> None:
@@ -37,10 +37,10 @@ class SiteCircuitContract:
     ) -> None:
         await book.record("a", BREAKER, [False, False], 0)
         clock.advance(10)
-        held = await book.admit("a", BREAKER, PROBE_SECONDS)
+        held = await book.admit("a", "w", BREAKER, PROBE_SECONDS)
         assert (held.probe, held.wait_seconds) == (False, 20.0)
         clock.advance(20)
-        answers = await asyncio.gather(*(book.admit("a", BREAKER, PROBE_SECONDS) for _ in range(5)))
+        answers = await asyncio.gather(*(book.admit("a", "w", BREAKER, PROBE_SECONDS) for _ in range(5)))
         assert [answer.probe for answer in answers].count(True) == 1
         assert {answer.wait_seconds for answer in answers if not answer.probe} == {PROBE_SECONDS}
         assert book.glance("a").state is CircuitState.HALF_OPEN
@@ -49,14 +49,14 @@ class SiteCircuitContract:
         """Property 29."""
         opened = await book.record("a", BREAKER, [False, False], 0)
         clock.advance(30)
-        probe = await book.admit("a", BREAKER, PROBE_SECONDS)
+        probe = await book.admit("a", "w", BREAKER, PROBE_SECONDS)
         for stale in (0, opened.epoch):
             for outcome in (True, False):
                 assert await book.record("a", BREAKER, [outcome] * 9, stale) == probe.circuit
         failed = await book.record("a", BREAKER, [False], probe.circuit.epoch)
         assert (failed.state, failed.failed_probes) == (CircuitState.OPEN, 1)
         clock.advance(30)
-        probe = await book.admit("a", BREAKER, PROBE_SECONDS)
+        probe = await book.admit("a", "w", BREAKER, PROBE_SECONDS)
         closed = await book.record("a", BREAKER, [True], probe.circuit.epoch)
         assert (closed.state, closed.ramp) == (CircuitState.CLOSED, 1)
         assert book.glance("a") == closed
@@ -64,11 +64,32 @@ class SiteCircuitContract:
     async def test_a_probe_that_never_came_back_is_replaced(self, book: SiteBook, clock: FakeClock) -> None:
         await book.record("a", BREAKER, [False, False], 0)
         clock.advance(30)
-        lost = await book.admit("a", BREAKER, PROBE_SECONDS)
+        lost = await book.admit("a", "w", BREAKER, PROBE_SECONDS)
         clock.advance(PROBE_SECONDS)
-        second = await book.admit("a", BREAKER, PROBE_SECONDS)
+        second = await book.admit("a", "w", BREAKER, PROBE_SECONDS)
         assert second.probe
         assert await book.record("a", BREAKER, [True], lost.circuit.epoch) == second.circuit
+
+    async def test_a_probe_that_is_withdrawn_is_replaced_at_once(self, book: SiteBook, clock: FakeClock) -> None:
+        await book.record("a", BREAKER, [False, False], 0)
+        clock.advance(30)
+        silent = await book.admit("a", "w", BREAKER, PROBE_SECONDS)
+        withdrawn = await book.withdraw("a", silent.circuit.epoch)
+        assert (withdrawn.state, withdrawn.failed_probes) == (CircuitState.OPEN, 0)
+        assert await book.record("a", BREAKER, [True], silent.circuit.epoch) == withdrawn, "it decides nothing any more"
+        second = await book.admit("a", "w", BREAKER, PROBE_SECONDS)
+        assert second.probe
+        assert await book.withdraw("a", silent.circuit.epoch) == second.circuit, "that one had ended before"
+
+    async def test_the_probe_of_a_worker_that_died_is_replaced_at_once(self, book: SiteBook, clock: FakeClock) -> None:
+        for name in ("a", "b"):
+            await book.record(name, BREAKER, [False, False], 0)
+        clock.advance(30)
+        await book.admit("a", "dead", BREAKER, PROBE_SECONDS)
+        await book.admit("b", "alive", BREAKER, PROBE_SECONDS)
+        await book.forget({"dead", "unknown"})
+        assert (await book.admit("a", "alive", BREAKER, PROBE_SECONDS)).probe
+        assert not (await book.admit("b", "dead", BREAKER, PROBE_SECONDS)).probe
 
     async def test_rates_tiers_and_circuits_of_a_site_leave_each_other_alone(
         self, book: SiteBook, clock: FakeClock

@@ -165,7 +165,7 @@ class ShareContract:
         """Property 29: after the probe, traffic comes back by doubling."""
         await book.record("a", BREAKER, [False] * 5, 0)
         clock.advance(BREAKER.reopen_seconds)
-        admission = await book.admit("a", BREAKER, 30.0)
+        admission = await book.admit("a", "w", BREAKER, 30.0)
         circuit = await book.record("a", BREAKER, [True], admission.circuit.epoch)
         ceiling, seen = 0, []
         while circuit.ramp is not None:

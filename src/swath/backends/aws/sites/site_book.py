@@ -74,9 +74,19 @@ class AwsSiteBook:
             self._looking[name] = asyncio.get_running_loop().create_task(self._look(name))
         return seen.circuit
 
-    async def admit(self, name: str, breaker: Breaker, probe_seconds: float) -> Admission:
-        admission, shift = await self._change(name, lambda row, now: site_rows.admit(row, now, breaker, probe_seconds))
+    async def admit(self, name: str, worker_id: str, breaker: Breaker, probe_seconds: float) -> Admission:
+        admission, shift = await self._change(
+            name, lambda row, now: site_rows.admit(row, now, worker_id, breaker, probe_seconds)
+        )
         return msgspec.structs.replace(admission, circuit=on_boot(admission.circuit, shift))
+
+    async def withdraw(self, name: str, epoch: int) -> SiteCircuit:
+        def let_go(row: SiteRow, _: float) -> tuple[SiteRow | None, SiteCircuit]:
+            after = site_rows.withdraw(row, epoch)
+            return after, (after or row).circuit
+
+        circuit, shift = await self._change(name, let_go)
+        return on_boot(circuit, shift)
 
     async def record(self, name: str, breaker: Breaker, outcomes: Sequence[bool], epoch: int) -> SiteCircuit:
         def count(row: SiteRow, now: float) -> tuple[SiteRow | None, SiteCircuit]:

@@ -132,12 +132,20 @@ def slow_down(row: SiteRow, now: float, sent_at: float, quiet_seconds: float) ->
     return msgspec.structs.replace(row, bucket=bucket, is_site=True)
 
 
-def admit(row: SiteRow, now: float, breaker: Breaker, probe_seconds: float) -> tuple[SiteRow | None, Admission]:
+def admit(
+    row: SiteRow, now: float, worker_id: str, breaker: Breaker, probe_seconds: float
+) -> tuple[SiteRow | None, Admission]:
     """Lets through, holds back, or makes the caller the probe, which alone is written."""
-    admission = site_circuit.admit(row.circuit, breaker, now, probe_seconds)
+    admission = site_circuit.admit(row.circuit, worker_id, breaker, now, probe_seconds)
     if not admission.probe:
         return None, admission
     return msgspec.structs.replace(row, circuit=admission.circuit, is_site=True), admission
+
+
+def withdraw(row: SiteRow, epoch: int) -> SiteRow | None:
+    """Lets another probe be sent; None when that one had ended already."""
+    circuit = site_circuit.withdraw(row.circuit, epoch)
+    return None if circuit == row.circuit else msgspec.structs.replace(row, circuit=circuit)
 
 
 def record(row: SiteRow, now: float, breaker: Breaker, outcomes: Sequence[bool], epoch: int) -> SiteRow | None:
@@ -149,7 +157,12 @@ def record(row: SiteRow, now: float, breaker: Breaker, outcomes: Sequence[bool],
 def forget(row: SiteRow, worker_ids: Collection[str]) -> SiteRow | None:
     """Frees what the departed had; None when they had nothing."""
     left = {worker: share for worker, share in row.shares.items() if worker not in worker_ids}
-    return None if len(left) == len(row.shares) else msgspec.structs.replace(row, shares=left)
+    circuit = row.circuit
+    if circuit.probe_by in worker_ids:
+        circuit = site_circuit.withdraw(circuit, circuit.epoch)
+    if len(left) == len(row.shares) and circuit == row.circuit:
+        return None
+    return msgspec.structs.replace(row, shares=left, circuit=circuit)
 
 
 def tier(row: SiteRow, name: str) -> SiteRow | None:

@@ -84,9 +84,9 @@ class SiteShelf:
         return self._seen.get(name)
 
     async def forget(self, worker_ids: Collection[str]) -> None:
-        """Frees the shares of these workers, as far as any were seen."""
+        """Frees the shares and the probes of these workers, as far as any were seen."""
         for name, seen in list(self._seen.items()):
-            if not seen.row.shares.keys().isdisjoint(worker_ids):
+            if not {*seen.row.shares, seen.row.circuit.probe_by}.isdisjoint(worker_ids):
                 await self.change(name, lambda row, _: (site_rows.forget(row, worker_ids), None))
 
     async def refresh(self, name: str) -> None:
