@@ -85,4 +85,5 @@ async def county(shell: Shell) -> AsyncIterator[DemoCounty]:
     shell.environment["SWATH_SITES"] = str(patient)
     async with DemoCounty() as county:
         shell.environment["SWATH_DEMO_URL"] = county.base_url
+        shell.environment["SWATH_ALLOW_PRIVATE"] = county.base_url.removeprefix("http://")
         yield county

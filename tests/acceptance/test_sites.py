@@ -147,13 +147,24 @@ async def test_a_private_address_is_refused_unless_the_operator_allows_just_that
         "    class Input(Input):\n        url: str\n\n"
         "    async def fetch(self, item, web):\n        return await web.get(item.url)\n",
     )
-    del shell.environment["SWATH_DEMO_URL"]
-    shell.write("urls.csv", f"url\n{county.base_url}/echo\n")
+    del shell.environment[
+        "SWATH_ALLOW_PRIVATE"
+    ]  # the demo site is where SWATH_DEMO_URL says, and this is no demo scraper
+    port = county.base_url.rpartition(":")[2]
+    shell.write("urls.csv", f"url\n{county.base_url}/echo\nhttp://127.1:{port}/echo\nhttp://0x7f000001:{port}/\n")
     order = ("run", "./any_page.py", "--items", "urls.csv", "--policy", policy(shell), "--quiet", "--json")
     code, out, _ = await shell.run(*order, "--job-id", "no")
     assert code == 4
-    assert json.loads(out)["failures"] == {"egress_denied": 1}
+    assert json.loads(out)["failures"] == {"egress_denied": 3}
     assert county.counters.requests == 0
+    demo = ("run", "example-http", "--items", items(shell, 1), "--policy", policy(shell), "--quiet")
+    code, _, err = await shell.run(*demo, "--job-id", "demo")
+    assert code == 0, err
+    reached = county.counters.requests
+    code, _, err = await shell.run(*demo, "--job-id", "callback", "--callback-url", f"{county.base_url}/hook")
+    assert code == 2
+    assert "is not to be reached" in err
+    assert county.counters.requests == reached
     shell.environment["SWATH_ALLOW_PRIVATE"] = county.base_url.removeprefix("http://")
     code, out, err = await shell.run(*order, "--job-id", "yes")
     assert code == 0, err

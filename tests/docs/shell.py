@@ -28,6 +28,7 @@ BIN: Final = Path(sys.executable).parent
 _BLOCK_SECONDS: Final = 120  # of a machine that is busy with other tests
 # On a terminal progress is a bar that leaves nothing behind; here it is lines, which no page shows.
 _PROGRESS: Final = re.compile(r"loading: [\d,]+ rows|\w+: .* items/s, ETA .*")
+_EXPORT: Final = re.compile(r"^export (\w+=\S+(?: \w+=\S+)*)$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"\d[\d,.]*")
 
 
@@ -66,7 +67,10 @@ class PageRun:
 
     def _run(self, block: Block) -> str:
         wanted = int(block.mark("exits") or 0)
-        code, output = self._execute(self._here(block.mark("run as") or block.text), block.language)
+        text = self._here(block.mark("run as") or block.text)
+        code, output = self._execute(text, block.language)
+        for line in _EXPORT.findall(text):  # what a reader exports is there in the next block, too
+            self._variables |= dict(word.split("=", 1) for word in line.split())
         assert code == wanted, f"line {block.line}: exits {code}, not {wanted}:\n{output}"
         return output
 
@@ -111,7 +115,8 @@ class PageRun:
     def _here(self, text: str) -> str:
         """The page for where it is run: other addresses, and `swath` on the path, then named without folder."""
         text = _SHOWN_PORT.sub(lambda found: self._ports[found[0]], text)
-        return text.replace(SHOWN_SITE, self._site).replace(".venv/bin/swath", "swath")
+        text = text.replace(SHOWN_SITE.removeprefix("http://"), self._site.removeprefix("http://"))
+        return text.replace(".venv/bin/swath", "swath")
 
     def end(self) -> None:
         """Stops what the page left running, by the process groups that were started here."""

@@ -12,7 +12,7 @@ import msgspec
 from swath.kit.declare import ScraperInfo
 from swath.kit.scraper import ScraperKind
 
-__all__ = ["SHIPPED", "Shipped"]
+__all__ = ["DEMO_SCRAPERS", "SHIPPED", "Shipped"]
 
 
 class Shipped(msgspec.Struct, frozen=True):
@@ -73,3 +73,6 @@ SHIPPED: Final[tuple[Shipped, ...]] = (
         "Makes a small page of any input and reads it back; nothing is fetched.",
     ),
 )
+
+DEMO_SCRAPERS: Final = frozenset(row.info.id for row in SHIPPED if "demo.local" in row.info.sites)
+"""Those that read the demo site."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -26,16 +27,36 @@ from swath.proxies.ways import Ways
 from swath.sites.circuits import SiteCircuits, Ticket
 from swath.sites.directory import Site, SiteDirectory
 from swath.sites.pacer import Pacer, Permit
-from swath.web.address import shown
+from swath.web.address import canonical, shown
 from swath.web.cache import ResponseCache
 from swath.web.redirects import next_request
 from swath.web.robots import MOST_HOPS, Robots
 from swath.web.transport import Request, Response, Transport, asked_again
 
-__all__ = ["Network", "Passage"]
+__all__ = ["DemoSite", "Network", "Passage"]
 
 
 _log = logging.getLogger("swath.robots")
+
+
+class DemoSite(msgspec.Struct, frozen=True):
+    """The demo site on this machine, a private address: open to the scrapers that come with Swath for it.
+
+    `place` is its host and port in canonical spelling.
+    """
+
+    place: str
+    port: str
+    scrapers: frozenset[str]
+
+    def check(self, job: Job, url: str) -> None:
+        """Raises Failed when an address is the demo site and the job's scraper is another. Asked before every request,
+        so the address is only taken apart if the port stands in it."""
+        if self.port not in url or (job.scraper_id in self.scrapers and job.scraper_source is None):
+            return
+        if urlsplit(canonical(url)).netloc == self.place:
+            told = f"{self.place} is open to the demo scrapers only; SWATH_ALLOW_PRIVATE={self.place} opens it to all"
+            raise Failed(Failure.of(FailureKind.EGRESS_DENIED, told))
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +70,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     ways: Ways
     clock: Clock
     cache: ResponseCache = msgspec.field(default_factory=ResponseCache)
+    demo: DemoSite | None = None
 
 
 class _Open(NamedTuple):
@@ -111,11 +133,13 @@ class Passage:
 
     def route(self, url: str) -> Route | None:
         """See Gate."""
+        self._check_demo(url)
         return self._route(self._site(url))
 
     async def enter(self, request: Request) -> Request:
         """See Gate."""
         self.url = request.url
+        self._check_demo(request.url)
         site = self._site(request.url)
         self._check_hours(site)
         self._route(site)
@@ -188,6 +212,10 @@ class Passage:
             site = self._network.directory.of(url)
             self._looked_up = url, site
         return site
+
+    def _check_demo(self, url: str) -> None:
+        if self._network.demo is not None:
+            self._network.demo.check(self._job, url)
 
     def _label(self, name: str) -> str:
         """What figures are counted under: the policies are few, the domains that share the default need not be."""
@@ -265,6 +293,7 @@ class Passage:
         return response
 
     async def _send(self, request: Request) -> Response:
+        self._check_demo(request.url)
         site = self._site(request.url)
         self._check_hours(site)
         self._route(site)

@@ -92,7 +92,7 @@ def _digest(key: str) -> str:
 async def check_address(controller: Controller, url: str) -> None:
     """Raises ApiError when nothing may be sent there."""
     try:
-        await check_callback(controller.outside.guard, url)
+        await check_callback(controller.outside.callback_guard, url)
     except BadInput as error:
         raise refused_fields([Problem("callback_url", str(error))]) from None
 

@@ -137,6 +137,7 @@ class AwsJob:
             "SWATH_RESULTS": f"s3://{self.endpoints.bucket}/{self.name}",
             "SWATH_SITES": str(self.folder / "sites.yaml"),
             "SWATH_DEMO_URL": self.site_url,
+            "SWATH_ALLOW_PRIVATE": self.site_url.removeprefix("http://"),
             "SWATH_LEASE_SECONDS": str(LEASE_SECONDS),
             "SWATH_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
             "SWATH_GRACE_SECONDS": str(GRACE_SECONDS),
