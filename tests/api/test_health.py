@@ -8,14 +8,16 @@ import time
 from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath import __version__
 from swath.backends.clock import SystemClock
+from swath.bootstrap.browsers import Browsers
 from swath.domain.backlog import Backlog
 from swath.domain.errors import StoreDamaged, StoreUnavailable
 from swath.domain.job import JobStatus, WaitingFor
@@ -28,6 +30,9 @@ from swath.ports.store import Store
 from tests.api.running import Api, running, until_ended
 from tests.bounds import HANGING_SECONDS
 from tests.pipeline.finish.running import loaded
+
+if TYPE_CHECKING:
+    from swath.pipeline.execute.worker import Worker
 
 pytestmark = pytest.mark.req("I4")
 
@@ -60,10 +65,14 @@ class FaultyStore:
 
 def put_before(api: Api, faulty: FaultyStore, **options: Any) -> None:
     """From now on the API sees the store through it."""
+    app_of(api).state.standing = Standing(faulty, SystemClock(), **options)  # type: ignore[arg-type]
+
+
+def app_of(api: Api) -> Any:
     app = api.client._transport.app  # type: ignore[attr-defined]
     while not hasattr(app, "state"):
         app = app.app
-    app.state.standing = Standing(faulty, SystemClock(), **options)  # type: ignore[arg-type]
+    return app
 
 
 async def test_a_controller_that_is_well_says_what_it_is(api: Api) -> None:
@@ -144,20 +153,48 @@ async def test_what_a_worker_waits_for_is_told(api: Api) -> None:
     assert (await api.client.get("/readiness")).status_code == 503
 
 
-@settings(max_examples=40, deadline=None)
-@given(fault=st.sampled_from(["", *WaitingFor]), unwell=st.sets(st.sampled_from([0, 1])))
+class StandInBrowsers(Browsers):
+    """Browsers of which everything is known."""
+
+    expected = property(lambda self: self.state != "not configured")
+    ready = property(lambda self: self.state == "started")
+    trouble = property(lambda self: "it exits" if self.state == "broken" else None)
+    stats = None
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+
+    def check_again(self) -> None:
+        """What is known does not change."""
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    fault=st.sampled_from(["", *WaitingFor]),
+    unwell=st.sets(st.sampled_from([0, 1])),
+    browsers=st.sampled_from(["not configured", "starting", "broken", "started"]),
+)
 def test_readiness_is_200_exactly_when_what_is_configured_is_healthy(
-    proxied_api: Api, loop_runner: asyncio.Runner, fault: str, unwell: set[int]
+    proxied_api: Api, loop_runner: asyncio.Runner, fault: str, unwell: set[int], browsers: str
 ) -> None:
     """Property 2."""
+    outside = msgspec.structs.replace(proxied_api.controller.outside, browsers=StandInBrowsers(browsers))
+    app_of(proxied_api).state.controller = msgspec.structs.replace(
+        proxied_api.controller, outside=outside, worker=cast("Worker", object())
+    )
     pool = proxied_api.controller.outside.network.ways._pools[ProxyType.CUSTOM]
     for number, health in enumerate(pool.health.values()):
         health.marked_at = 1.0 if number in unwell else None
     put_before(proxied_api, FaultyStore(proxied_api.services.store, fault=fault))
     answer = loop_runner.run(proxied_api.client.get("/readiness"))
-    assert answer.status_code == (503 if fault or len(unwell) == 2 else 200)
-    if not answer.is_success:
-        assert answer.json()["error"]["code"] == ("store_unavailable" if fault else "no_healthy_proxies")
+    missing = [
+        *(["store_unavailable"] if fault else []),
+        *(["no_healthy_proxies"] if len(unwell) == 2 else []),
+        *(["pool_exhausted"] if browsers in {"starting", "broken"} else []),
+    ]
+    assert answer.status_code == (503 if missing else 200)
+    if missing:
+        assert answer.json()["error"]["code"] == missing[0]
     health_answer = loop_runner.run(proxied_api.client.get("/health"))
     assert health_answer.json()["data"]["proxies"]["custom"]["well"] == 2 - len(unwell)
     assert "secret" not in answer.text + health_answer.text

@@ -5,12 +5,15 @@ Only here, and only then, is the browser layer imported: work over HTTP needs ne
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from swath.domain.errors import BadInput
+import msgspec
+
+from swath.domain.errors import BadInput, Failed
 from swath.observe.figures import FIGURES
 from swath.ports.clock import Clock
 from swath.settings import Settings
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Browsers", "require_browser"]
 
 _SWEEP_SECONDS: Final = 60.0
+_SETTINGS: Final = ("browser", "chromium")  # how the names of those about browsers begin
 
 
 def require_browser(settings: Settings) -> None:
@@ -50,16 +54,50 @@ class Browsers:
         self._guard = guard
         self._transport = transport
         self._desk: Desk | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._checked = False
+        self._failure: str | None = None
 
     def __call__(self, on_free: Callable[[], None]) -> Desk:
         """Raises BadInput when there can be none. `on_free` is called when a seat is free again."""
+        desk = self._made()
+        desk.manager.on_free = on_free
+        return desk
+
+    def _made(self) -> Desk:
         if self._desk is None:
             require_browser(self._settings)
             makers = {"local": self._local, "cdp": self._cdp, "browserbase": self._browserbase}
             desk = self._desk = makers[self._settings.browser_provider]()
             FIGURES.browsers = lambda: desk.figures
-        self._desk.manager.on_free = on_free
         return self._desk
+
+    @property
+    def expected(self) -> bool:
+        """Whether this process is to have browsers: a setting of theirs was changed, or an item has needed one."""
+        return self._desk is not None or any(
+            getattr(self._settings, field.name) != field.default
+            for field in msgspec.structs.fields(Settings)
+            if field.name.startswith(_SETTINGS)
+        )
+
+    async def check(self) -> None:
+        """Returns when a browser can be had; starts one if none runs. Raises BadInput, PoolExhausted."""
+        await self._made().check()
+        self._checked = True
+
+    def check_again(self) -> None:
+        """Checks in the background, unless that is being done or nothing is wrong."""
+        idle = self._checking is None or self._checking.done()
+        if idle and (not self._checked or self.trouble is not None):
+            self._checking = asyncio.get_running_loop().create_task(self._find_out())
+
+    async def _find_out(self) -> None:
+        self._failure = None
+        try:
+            await self.check()
+        except (BadInput, Failed) as error:
+            self._failure = str(error)
 
     @property
     def stats(self) -> dict[str, int] | None:
@@ -69,10 +107,18 @@ class Browsers:
     @property
     def trouble(self) -> str | None:
         """Why no browser can be had now, if that is so."""
-        return None if self._desk is None else self._desk.trouble
+        return self._failure if self._desk is None else self._desk.trouble
+
+    @property
+    def ready(self) -> bool:
+        """Whether one has been started, or is there for items elsewhere, and nothing has gone wrong since."""
+        return self._checked and self.trouble is None
 
     async def close(self) -> None:
         """If there are any."""
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.wait({self._checking})
         if self._desk is not None:
             FIGURES.browsers = None
             await self._desk.close()

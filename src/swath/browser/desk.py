@@ -15,6 +15,7 @@ from swath.browser.elsewhere import ElsewhereGate
 from swath.browser.faces.region import Region
 from swath.browser.faces.regions import region_of
 from swath.browser.opened import Wish
+from swath.browser.pool.place import PoolExhausted
 from swath.browser.pool.pool import BrowserPool
 from swath.browser.seats.manager import SessionManager
 from swath.browser.seats.seats import Seat
@@ -97,6 +98,13 @@ class Desk:
         await self.manager.close()
         if self._leave is not None:
             await self._leave()
+
+    async def check(self) -> None:
+        """Returns when a session can be had; starts a browser of our own if none runs. Raises PoolExhausted."""
+        if self._pool is not None:
+            await self._pool.check()
+        elif (trouble := self.trouble) is not None:
+            raise PoolExhausted(trouble, self.manager.stats.held_for_seconds)
 
     @property
     def trouble(self) -> str | None:

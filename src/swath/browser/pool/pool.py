@@ -63,6 +63,12 @@ class BrowserPool:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
+    async def check(self) -> None:
+        """Returns when a browser runs; starts one if none does. Raises PoolExhausted when that fails, or takes longer
+        than an item would wait."""
+        if not self._members:
+            self.release(await self.acquire(), pages=0)
+
     def release(self, place: Place, *, pages: int = 1, broken: bool = False) -> None:
         """Gives it back, once. `broken`: something in that browser did not come back, so it is killed."""
         member = self._member_of(place)
@@ -92,9 +98,10 @@ class BrowserPool:
     @property
     def stats(self) -> PoolStats:
         in_use = self._in_use
+        none_start = self._backoff.trouble is not None and not self._members
         return PoolStats(
             total=self.options.places,
-            available=self.options.places - in_use,
+            available=0 if none_start else self.options.places - in_use,
             in_use=in_use,
             waiting=len(self._waiters),
             pages_processed=self._pages,

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from swath.domain.errors import BadInput, Failed
 from swath.domain.job import Job, JobStatus
 from swath.domain.site_circuit import CircuitState, open_until
 from swath.entrypoints.api.controller import Controller
@@ -27,6 +28,7 @@ from swath.pipeline.dispatch.announce import announce
 
 __all__ = ["Wish", "circuit_error", "place", "prepare"]
 
+BROWSER_SECONDS: Final = 5.0  # until a browser may have become free
 PROBE_SECONDS: Final = 5.0  # until somebody who met a half-open circuit may ask again
 
 
@@ -64,6 +66,8 @@ async def prepare(controller: Controller, wish: Wish) -> Demand:
     if wish.callback_url is not None:
         await check_address(controller, wish.callback_url)
     _check_sites(controller, demand)
+    if scraper.needs_browser and controller.worker is not None:
+        await _check_browsers(controller)
     return demand
 
 
@@ -82,6 +86,19 @@ async def _scraper(controller: Controller, wish: Wish) -> Scraper:
         told = f"scraper {scraper.id!r} takes no address; order a job of it with POST /jobs"
         raise refused_fields([Problem(wish.path(0, "target_type"), told)])
     return scraper
+
+
+async def _check_browsers(controller: Controller) -> None:
+    """Raises ApiError when no browser can be had, after ten seconds at the latest. One that cannot run here at all is
+    left to workers elsewhere."""
+    try:
+        await controller.outside.browsers.check()
+    except BadInput:
+        return
+    except Failed as failed:
+        wait_seconds = failed.failure.retry_after_seconds or BROWSER_SECONDS
+        told = "no browser can be started now; `swath doctor` on the controller's machine says why"
+        raise ApiError(ErrorCode.POOL_EXHAUSTED, told, retry_after=wait_seconds) from None
 
 
 def _check_sites(controller: Controller, demand: Demand) -> None:

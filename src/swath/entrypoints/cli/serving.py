@@ -96,6 +96,8 @@ async def _serve(services: Services, staff: Staff, bound: socket.socket, stop: a
         echoes = await stack.enter_async_context(serving_echo(settings.demo_url))
         listener = Listener(make_app(controller), bound, settings.grace_seconds)
         await listener.start()
+        if worker is not None and outside.browsers.expected:
+            outside.browsers.check_again()
         _tell(controller, staff, url_of(bound), echoes=echoes)
         await _until_stopped(controller, staff, listener, stop)
 

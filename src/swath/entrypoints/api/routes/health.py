@@ -79,6 +79,11 @@ class Readiness(BaseModel):
     checked: list[str]
 
 
+def works_in_browsers(controller: Controller) -> bool:
+    """Whether items are scraped in browsers of this very process."""
+    return controller.worker is not None and controller.outside.browsers.expected
+
+
 @router.get("/health", response_model=Envelope[Health], openapi_extra=_NO_KEY)
 async def health(controller: Control, standing: StandingOf) -> Response:
     """How the controller is. Answers 200 as long as it runs, within a few seconds whatever the store does."""
@@ -111,7 +116,7 @@ async def readiness(controller: Control, standing: StandingOf) -> Response:
     """Whether the controller can take work: 200 exactly when what is configured is healthy, else 503."""
     look = await standing.look()
     if not look.answer or look.waiting_for is not None:
-        details = {"waiting_for": look.waiting_for, "held_by": look.held_by}
+        details: dict[str, Any] = {"waiting_for": look.waiting_for, "held_by": look.held_by}
         raise ApiError(ErrorCode.STORE_UNAVAILABLE, "work waits for the store", details, retry_after=RETRY_SECONDS)
     proxies = _proxies(controller)
     if proxies and not any(tier.well for tier in proxies.values()):
@@ -119,11 +124,15 @@ async def readiness(controller: Control, standing: StandingOf) -> Response:
         told = "none of the proxies that are set up is healthy"
         raise ApiError(ErrorCode.NO_HEALTHY_PROXIES, told, {"proxies": unwell}, retry_after=RETRY_SECONDS)
     browsers = controller.outside.browsers
-    if browsers.trouble is not None:
-        told = "no browser can be had"
-        raise ApiError(ErrorCode.POOL_EXHAUSTED, told, {"browsers": browsers.stats}, retry_after=RETRY_SECONDS)
-    met = [*(["proxies"] if proxies else []), *(["browsers"] if browsers.stats is not None else [])]
-    return ok(Readiness(checked=["store", *met]))
+    if works_in_browsers(controller):
+        browsers.check_again()
+        if not browsers.ready:
+            told = "no browser can be started" if browsers.trouble else "no browser has been started yet"
+            raise ApiError(ErrorCode.POOL_EXHAUSTED, told, {"browsers": browsers.stats}, retry_after=RETRY_SECONDS)
+        met = ["browsers"]
+    else:
+        met = []
+    return ok(Readiness(checked=["store", *(["proxies"] if proxies else []), *met]))
 
 
 def _queue(look: Look) -> QueueHealth | None:

@@ -42,7 +42,10 @@ router = APIRouter(prefix="/api/v1/scrape", tags=["scrape"], route_class=ApiRout
 
 _AGAIN_SECONDS: Final = 60.0
 _C = ErrorCode
-_REFUSALS: Final = (_C.SCRAPER_NOT_FOUND, _C.QUEUE_FULL, _C.CIRCUIT_OPEN, _C.NO_HEALTHY_PROXIES, _C.STORE_UNAVAILABLE)
+_REFUSALS: Final = (
+    *(_C.SCRAPER_NOT_FOUND, _C.QUEUE_FULL, _C.CIRCUIT_OPEN, _C.POOL_EXHAUSTED, _C.NO_HEALTHY_PROXIES),
+    _C.STORE_UNAVAILABLE,
+)
 
 
 @router.post(
