@@ -194,6 +194,16 @@ def test_listed_proxies_take_turns_and_a_site_waits_while_all_cool_down() -> Non
     assert one.choose("job", custom, "site", SITE) is not None
 
 
+@pytest.mark.req("P2")
+def test_a_look_before_the_job_uses_up_no_turn_and_waits_for_none() -> None:
+    one, custom = ways(clock=FakeClock()), proxy(type="custom")
+    assert tier_of(one.look(custom, "site", SITE)) == "custom"
+    assert tier_of(one.look(proxy(), "site", SITE)) == "none"
+    taken = [one.choose("job", custom, "site", SITE) for _ in range(2)]
+    assert [route.name for route in taken if route] == ["one.example:1", "two.example:1"]
+    assert tier_of(one.look(custom, "site", SITE)) == "custom"
+
+
 @pytest.mark.req("P2", "property 19", "property 21")
 async def test_a_dead_proxy_is_left_out_until_it_answers_and_without_any_the_failure_says_so() -> None:
     clock, door = FakeClock(), Door()

@@ -75,6 +75,7 @@ class WaitingFor(StrEnum):
     STORE = "store"
     DISK = "disk"
     QUEUE = "queue"
+    PROXY = "proxy"
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +103,10 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SiteOutlook(msgspec.Struct, frozen=True, kw_only=True):
-    """A site that a job needs, as it stands. `waits_seconds` is set, with the reason, while it is left alone."""
+    """A site that a job needs, as it stands. `waits_seconds` is set, with the reason, while it is left alone.
+
+    `by_proxy`: only for jobs that go by a proxy.
+    """
 
     name: str
     circuit: str
@@ -111,6 +115,7 @@ class SiteOutlook(msgspec.Struct, frozen=True, kw_only=True):
     open_requests: int = 0
     waits_seconds: float | None = None
     why: str | None = None
+    by_proxy: bool = False
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from swath.domain.bucket import Bucket, Slice
 from swath.domain.site import Breaker
 from swath.domain.site_circuit import Admission, SiteCircuit
 
-__all__ = ["FAR", "NEAR", "SHARE_SECONDS", "Ask", "KeptRobots", "SiteBook", "SiteState", "Tempo", "Terms"]
+__all__ = ["FAR", "NEAR", "SHARE_SECONDS", "Ask", "Hold", "KeptRobots", "SiteBook", "SiteState", "Tempo", "Terms"]
 
 SHARE_SECONDS: Final = 15.0  # a worker that has not asked for so long has no share in a site's concurrency any more
 
@@ -93,14 +93,22 @@ class KeptRobots(msgspec.Struct, frozen=True):
     fetched_at: float = 0.0
 
 
+class Hold(msgspec.Struct, frozen=True):
+    """Why items of a site wait, and until when on the boot clock, where its circuit and its hours do not say so."""
+
+    why: str
+    until: float
+
+
 class SiteState(msgspec.Struct, frozen=True, kw_only=True):
-    """A site as people see it."""
+    """A site as people see it. A `hold` that is over means nothing."""
 
     name: str
     bucket: Bucket
     circuit: SiteCircuit
     open_requests: int = 0
     tier: str | None = None
+    hold: Hold | None = None
 
 
 class SiteBook(Protocol):
@@ -164,6 +172,10 @@ class SiteBook(Protocol):
 
     async def remember_tier(self, name: str, tier: str) -> None:
         """The step of the proxy ladder on which this site was last reached."""
+        ...
+
+    async def hold(self, name: str, hold: Hold) -> None:
+        """Tells people why items of the site wait. It changes nothing for workers."""
         ...
 
     async def states(self) -> Mapping[str, SiteState]:

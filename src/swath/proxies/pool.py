@@ -86,6 +86,11 @@ class Pool(Generic[T]):
             soonest = wait_seconds if soonest is None else min(soonest, wait_seconds)
         return Taken(wait_seconds=soonest)
 
+    def look(self, fits: Callable[[T], bool] = lambda _: True) -> Taken:
+        """One that fits and is well, for a request before the job: it uses up no turn and waits for none."""
+        fitting = [name for name in self._order if self.health[name].well and fits(self._proxies[name])]
+        return Taken(fitting[0] if fitting else None)
+
     def succeeded(self, name: str) -> None:
         """It brought an answer, whatever that was."""
         health = self.health[name]

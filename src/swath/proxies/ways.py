@@ -17,7 +17,7 @@ from swath.domain.policy import Proxy
 from swath.domain.proxy_products import Place, ProxyType
 from swath.domain.site import SitePolicy
 from swath.ports.clock import Clock
-from swath.ports.site_book import SiteBook
+from swath.ports.site_book import Hold, SiteBook
 from swath.proxies.bright_data import BrightData
 from swath.proxies.custom import CustomProxy, parse_proxies
 from swath.proxies.ladder import Climb, record, step_of, turn
@@ -63,8 +63,16 @@ class Ways:
         self._remembering: set[str] = set()
         self._remembered: dict[str, str] = {}
         self._to_remember: dict[str, str] = {}
+        self._clock = clock
+        self._cooling: dict[str, Hold] = {}  # by site: what is to be told of it
+        self._told: dict[str, Hold] = {}
 
     # -- while it runs -------------------------------------------------------------------------------------------------
+
+    def look(self, proxy: Proxy, site_name: str, policy: SitePolicy) -> Route | None:
+        """A way out for a look before the job, at robots.txt: no proxy's turn is used up by it. Raises Failed."""
+        tier = next(iter(self._steps(proxy, policy)))
+        return None if tier is ProxyType.NONE else self._route(tier, proxy.place, site_name, turn=False)
 
     def choose(
         self, job_id: str, proxy: Proxy, site_name: str, policy: SitePolicy, blocked: Collection[ProxyType] = ()
@@ -125,7 +133,18 @@ class Ways:
         changed, self._to_remember = self._to_remember, {}
         for name, tier in changed.items():
             await self._book.remember_tier(name, tier)
+        await self._tell_cooling(self._book)
         self._remembered = {name: state.tier for name, state in (await self._book.states()).items() if state.tier}
+
+    async def _tell_cooling(self, book: SiteBook) -> None:
+        """Once for each cool-down, so that people see why items wait."""
+        now, cooling = self._clock.boot(), self._cooling
+        self._cooling = {}
+        self._told = {name: hold for name, hold in self._told.items() if hold.until > now}
+        for name, hold in cooling.items():
+            if hold.until > now and name not in self._told:
+                await book.hold(name, hold)
+                self._told[name] = hold
 
     # -- one question each ---------------------------------------------------------------------------------------------
 
@@ -145,7 +164,7 @@ class Ways:
         remembered = self._remembered.get(site_name) if policy.remember_tier else None
         return Climb(steps, next((at for at, tier in enumerate(steps) if tier.value == remembered), 0))
 
-    def _route(self, tier: ProxyType, place: Place, site_name: str) -> Route:
+    def _route(self, tier: ProxyType, place: Place, site_name: str, *, turn: bool = True) -> Route:
         missing = missing_settings(self._setup, tier)
         if missing:
             message = f"proxy type {tier} is not set up where this worker runs: set {' and '.join(missing)}"
@@ -154,9 +173,15 @@ class Ways:
         objections = [one.objection(place) for one in pool]
         if None not in objections:
             raise Failed(Failure.of(FailureKind.ACCESS_POLICY, f"no {tier} proxy fits: {objections[0]}"))
-        taken = pool.take(site_name, lambda one: one.objection(place) is None)
+
+        def fits(one: _Endpoint) -> bool:
+            return one.objection(place) is None
+
+        taken = pool.take(site_name, fits) if turn else pool.look(fits)
         if taken.name is None and taken.wait_seconds is not None:
-            raise SiteHeld(site_name, f"all {tier} proxies have met it just now", taken.wait_seconds)
+            why = f"all {tier} proxies have met it just now"
+            self._cooling[site_name] = Hold(why, self._clock.boot() + taken.wait_seconds)
+            raise SiteHeld(site_name, why, taken.wait_seconds)
         if taken.name is None:
             message = f"no healthy proxy of type {tier}: all {objections.count(None)} failed and are looked at again"
             raise Failed(Failure.of(FailureKind.PROXY, message, self._setup.recheck_seconds))

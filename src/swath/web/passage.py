@@ -87,6 +87,7 @@ class Passage:
     `before_request` is called last, right before a request leaves, and may raise to stop the attempt. `waiting` is
     entered while the attempt waits for its turn, which does not count as its own time. `blocked` are the ways out on
     which the item was blocked before. `url` is what it was asked to let out last.
+    One that only `looks` at robots.txt before the job uses up no proxy's turn.
     """
 
     def __init__(
@@ -96,12 +97,15 @@ class Passage:
         before_request: Callable[[], None],
         waiting: Callable[[], AbstractContextManager[None]],
         blocked: Collection[ProxyType] = (),
+        *,
+        looks: bool = False,
     ) -> None:
         self._network = network
         self._job = job
         self._before_request = before_request
         self._waiting = waiting
         self._blocked = blocked
+        self._looks = looks
         self._tickets: dict[str, Ticket] = {}
         self._routes: dict[str, Route | None] = {}
         self._open: dict[int, _Open] = {}
@@ -244,9 +248,11 @@ class Passage:
     def _route(self, site: Site) -> Route | None:
         """One for each site, kept while the attempt lasts: a session that changes its address is a suspicious one."""
         if site.name not in self._routes:
-            self._routes[site.name] = self._network.ways.choose(
-                self._job.job_id, self._job.policy.proxy, site.name, site.policy, self._blocked
-            )
+            ways, proxy = self._network.ways, self._job.policy.proxy
+            if self._looks:
+                self._routes[site.name] = ways.look(proxy, site.name, site.policy)
+            else:
+                self._routes[site.name] = ways.choose(self._job.job_id, proxy, site.name, site.policy, self._blocked)
         return self._routes[site.name]
 
     async def robots_allow(self, url: str) -> bool:

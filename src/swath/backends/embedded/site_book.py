@@ -19,7 +19,7 @@ from swath.domain.bucket import Bucket
 from swath.domain.site import Breaker
 from swath.domain.site_circuit import Admission, SiteCircuit
 from swath.ports.clock import Clock
-from swath.ports.site_book import NEAR, Ask, KeptRobots, SiteState, Tempo, Terms
+from swath.ports.site_book import NEAR, Ask, Hold, KeptRobots, SiteState, Tempo, Terms
 
 __all__ = ["EmbeddedSiteBook"]
 
@@ -78,6 +78,9 @@ class EmbeddedSiteBook:
 
     async def remember_tier(self, name: str, tier: str) -> None:
         await self._file.write(site_circuits.remember_tier, name, tier)
+
+    async def hold(self, name: str, hold: Hold) -> None:
+        await self._file.write(site_circuits.hold, name, hold)
 
     async def states(self) -> Mapping[str, SiteState]:
         return await self._file.read(site_rows.states)

@@ -12,9 +12,9 @@ from swath.backends.embedded.site_rows import circuit_of, find, put
 from swath.domain import site_circuit
 from swath.domain.site import Breaker
 from swath.domain.site_circuit import Admission, SiteCircuit
-from swath.ports.site_book import KeptRobots
+from swath.ports.site_book import Hold, KeptRobots
 
-__all__ = ["admit", "forget", "keep_robots", "record", "remember_tier", "robots", "withdraw"]
+__all__ = ["admit", "forget", "hold", "keep_robots", "record", "remember_tier", "robots", "withdraw"]
 
 
 def admit(
@@ -80,6 +80,12 @@ def forget(db: sqlite3.Connection, now: float, worker_ids: Collection[str]) -> N
         circuit = circuit_of(stored)
         if circuit.probe_by in worker_ids:
             withdraw(db, now, name, circuit.epoch)
+
+
+def hold(db: sqlite3.Connection, now: float, name: str, held: Hold) -> None:
+    """Beside the bucket and the circuit, which stay as they are."""
+    put(db, now, name, find(db, name)._replace(is_site=True))
+    db.execute("INSERT OR REPLACE INTO holds VALUES (?, ?, ?)", (name, held.why, held.until))
 
 
 def remember_tier(db: sqlite3.Connection, now: float, name: str, tier: str) -> None:

@@ -59,6 +59,8 @@ CREATE TABLE robots (
     status INTEGER NOT NULL DEFAULT 0, fetched_at REAL NOT NULL DEFAULT 0, body BLOB NOT NULL DEFAULT ''
 )
 """
+# Came later; earlier releases do not mind it.
+_HOLDS: Final = "CREATE TABLE IF NOT EXISTS holds (name TEXT PRIMARY KEY, why TEXT NOT NULL, until REAL NOT NULL)"
 
 
 class SiteFile:
@@ -210,7 +212,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
             f"the site book was made by another version of Swath (schema {version}, not {_VERSION}); stop all workers "
             "and remove the files sites.sqlite*: nothing of any job is in them"
         )
-    elif connection.execute("SELECT boot FROM run").fetchone() != (boot_id(),):
+    connection.execute(_HOLDS)
+    if connection.execute("SELECT boot FROM run").fetchone() != (boot_id(),):
         _begin_anew(connection)
 
 
@@ -219,6 +222,7 @@ def _begin_anew(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE run SET boot = ?", (boot_id(),))
     connection.execute("DELETE FROM shares")
     connection.execute("DELETE FROM robots")
+    connection.execute("DELETE FROM holds")
     connection.execute("DELETE FROM sites WHERE tier IS NULL")
     connection.execute("UPDATE sites SET keep_until = 0, bucket = '{}', circuit = NULL")
 
@@ -235,6 +239,7 @@ def _tidy(connection: sqlite3.Connection, now: float) -> None:
         (now, now, _TIDY_ROWS),
     )
     connection.execute("DELETE FROM shares WHERE asked_at <= ?", (now - SHARE_SECONDS,))
+    connection.execute("DELETE FROM holds WHERE until <= ?", (now,))
 
 
 def _patiently(attempt: Callable[[], T]) -> T:

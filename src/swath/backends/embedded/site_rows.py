@@ -17,7 +17,7 @@ from swath.domain.bucket import Bucket, Slice
 from swath.domain.site_circuit import SiteCircuit
 from swath.domain.site_round import Part, give_back, take_part
 from swath.domain.site_share import FAR_TURN_SECONDS, TURN_SECONDS, Share, grant_share
-from swath.ports.site_book import SHARE_SECONDS, Ask, SiteState, Terms
+from swath.ports.site_book import SHARE_SECONDS, Ask, Hold, SiteState, Terms
 
 __all__ = ["Row", "ask", "circuit_of", "find", "put", "slow_down", "states"]
 
@@ -158,6 +158,7 @@ def states(db: sqlite3.Connection, now: float) -> Mapping[str, SiteState]:
             "SELECT name, sum(min(slots, demand)) FROM shares WHERE asked_at > ? GROUP BY name", (now - SHARE_SECONDS,)
         )
     )
+    holds = {name: Hold(*hold) for name, *hold in db.execute("SELECT name, why, until FROM holds")}
     return {
         name: SiteState(
             name=name,
@@ -165,6 +166,7 @@ def states(db: sqlite3.Connection, now: float) -> Mapping[str, SiteState]:
             circuit=circuit_of(circuit),
             open_requests=busy.get(name, 0),
             tier=tier,
+            hold=holds.get(name),
         )
         for name, bucket, circuit, tier in db.execute("SELECT name, bucket, circuit, tier FROM sites WHERE is_site")
     }

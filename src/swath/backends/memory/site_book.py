@@ -15,7 +15,7 @@ from swath.domain.site_circuit import Admission, SiteCircuit
 from swath.domain.site_round import Part, give_back, take_part
 from swath.domain.site_share import FAR_TURN_SECONDS, TURN_SECONDS, Share, grant_share
 from swath.ports.clock import Clock
-from swath.ports.site_book import NEAR, SHARE_SECONDS, Ask, KeptRobots, SiteState, Tempo, Terms
+from swath.ports.site_book import NEAR, SHARE_SECONDS, Ask, Hold, KeptRobots, SiteState, Tempo, Terms
 
 __all__ = ["MemorySiteBook"]
 
@@ -26,6 +26,7 @@ class _Site(msgspec.Struct):
     shares: dict[str, Share] = {}
     tier: str | None = None
     is_site: bool = False  # and not the bucket of a job
+    hold: Hold | None = None
 
 
 class _Robots(msgspec.Struct):
@@ -116,6 +117,10 @@ class MemorySiteBook:
         with self._lock:
             self._entry(name).tier = tier
 
+    async def hold(self, name: str, hold: Hold) -> None:
+        with self._lock:
+            self._entry(name).hold = hold
+
     async def states(self) -> Mapping[str, SiteState]:
         with self._lock:
             now = self._clock.boot()
@@ -175,5 +180,10 @@ def _live(entry: _Site, now: float) -> dict[str, Share]:
 def _state(name: str, entry: _Site, now: float) -> SiteState:
     open_requests = sum(min(share.slots, share.demand) for share in _live(entry, now).values())
     return SiteState(
-        name=name, bucket=entry.bucket, circuit=entry.circuit, open_requests=open_requests, tier=entry.tier
+        name=name,
+        bucket=entry.bucket,
+        circuit=entry.circuit,
+        open_requests=open_requests,
+        tier=entry.tier,
+        hold=entry.hold,
     )

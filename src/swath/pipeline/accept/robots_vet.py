@@ -51,7 +51,7 @@ async def refuse_if_robots_deny(inputs: Inputs, job: Job, scraper: Scraper, reac
     if first is None or scraper.start_url(scraper.parse_input(first)) is None:
         return
     async with reach() as network:
-        passage = Passage(network, job, lambda: None, contextlib.nullcontext)
+        passage = Passage(network, job, lambda: None, contextlib.nullcontext, looks=True)
         try:
             async with asyncio.timeout(ASK_SECONDS), contextlib.aclosing(inputs()) as all_inputs:
                 denied = await _first_if_all_denied(all_inputs, scraper, passage)

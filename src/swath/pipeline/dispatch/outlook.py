@@ -9,10 +9,12 @@ from __future__ import annotations
 import msgspec
 
 from swath.domain.bucket import rate_factor
-from swath.domain.job import JobStatus, SiteOutlook
+from swath.domain.job import Job, JobStatus, SiteOutlook, WaitingFor
+from swath.domain.proxy_products import ProxyType
+from swath.domain.site import SitePolicy
 from swath.domain.site_circuit import CircuitState, SiteCircuit, open_until
 from swath.ports.clock import Clock
-from swath.ports.site_book import SiteBook, SiteState
+from swath.ports.site_book import Hold, SiteBook, SiteState
 from swath.sites.directory import Site, SiteDirectory
 
 __all__ = ["with_outlook"]
@@ -25,13 +27,19 @@ async def with_outlook(status: JobStatus, directory: SiteDirectory, book: SiteBo
     known = await book.states()
     sites = {site.name: site for site in map(directory.of, status.job.sites)}
     if not sites:  # it does not say, so those are shown that may keep it waiting
-        troubled = [name for name, state in known.items() if state.circuit.state is not CircuitState.CLOSED]
+        troubled = [
+            name
+            for name, state in known.items()
+            if state.circuit.state is not CircuitState.CLOSED or _held(state, clock) is not None
+        ]
         sites = {name: directory.sites.get(name) or directory.of(name) for name in troubled}
     if not sites:
         return status
-    views = tuple(_seen(site, known.get(site.name), clock) for site in sites.values())
+    views = tuple(_seen(status.job, site, known.get(site.name), clock) for site in sites.values())
     seconds = status.eta_seconds or 0.0
     ends = [_end(site, clock.now(), seconds) for site in sites.values()]
+    if status.waiting_for is None and status.job.sites and all(view.by_proxy for view in views):
+        status = msgspec.structs.replace(status, waiting_for=WaitingFor.PROXY, waiting_reason=views[0].why)
     return msgspec.structs.replace(status, sites=views, closed_seconds=max(0.0, max(ends) - clock.now() - seconds))
 
 
@@ -40,16 +48,29 @@ def _end(site: Site, now: float, seconds: float) -> float:
     return now + seconds if hours is None else hours.finish_of(now, seconds)
 
 
-def _seen(site: Site, state: SiteState | None, clock: Clock) -> SiteOutlook:
+def _held(state: SiteState | None, clock: Clock) -> Hold | None:
+    """What keeps it waiting besides its circuit and hours, unless that is over."""
+    hold = None if state is None else state.hold
+    return hold if hold is not None and hold.until > clock.boot() else None
+
+
+def _goes_by_proxy(job: Job, policy: SitePolicy) -> bool:
+    proxy = job.policy.proxy
+    return bool(proxy.ladder or policy.proxy_ladder) or proxy.type is not ProxyType.NONE
+
+
+def _seen(job: Job, site: Site, state: SiteState | None, clock: Clock) -> SiteOutlook:
     policy, now = site.policy, clock.now()
     circuit = SiteCircuit() if state is None else state.circuit
     factor = 1.0 if state is None else rate_factor(state.bucket, clock.boot(), policy.slow_down_seconds)
-    waits, why = None, None
+    waits, why, by_proxy = None, None, False
     until = open_until(circuit, policy.breaker, clock.boot())
     if policy.allowed_hours is not None and not policy.allowed_hours.may_start(now):
         waits, why = policy.allowed_hours.next_start(now) - now, "it is closed at this hour"
     elif until is not None or circuit.state is CircuitState.OPEN:
         waits, why = max(0.0, (until or 0.0) - clock.boot()), "its circuit is open"
+    elif (hold := _held(state, clock)) is not None and _goes_by_proxy(job, policy):
+        waits, why, by_proxy = hold.until - clock.boot(), hold.why, True
     return SiteOutlook(
         name=site.name,
         circuit=circuit.state.value,
@@ -58,4 +79,5 @@ def _seen(site: Site, state: SiteState | None, clock: Clock) -> SiteOutlook:
         open_requests=0 if state is None else state.open_requests,
         waits_seconds=waits,
         why=why,
+        by_proxy=by_proxy,
     )

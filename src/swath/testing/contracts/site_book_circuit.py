@@ -6,7 +6,7 @@ import asyncio
 
 from swath.domain.site import Breaker
 from swath.domain.site_circuit import CircuitState, SiteCircuit
-from swath.ports.site_book import Ask, KeptRobots, SiteBook
+from swath.ports.site_book import Ask, Hold, KeptRobots, SiteBook
 from swath.testing.clock import FakeClock
 
 __all__ = ["SiteCircuitContract"]
@@ -103,6 +103,15 @@ class SiteCircuitContract:
         assert state.circuit == opened
         assert (state.bucket.factor, state.bucket.next_free) == (0.5, clock.boot() + 2.0)
         assert state.tier == "residential"
+
+    async def test_why_items_of_a_site_wait_is_told_to_all_who_look(self, book: SiteBook, clock: FakeClock) -> None:
+        opened = await book.record("a", BREAKER, [False, False], 0)
+        await book.hold("a", Hold("all proxies have met it just now", clock.boot() + 30.0))
+        await book.hold("new", Hold("so it is", clock.boot() + 5.0))
+        states = await book.states()
+        assert states["a"].hold == Hold("all proxies have met it just now", clock.boot() + 30.0)
+        assert (states["a"].circuit, book.glance("a")) == (opened, opened), "it changes nothing for workers"
+        assert states["new"].hold == Hold("so it is", clock.boot() + 5.0)
 
     async def test_one_caller_fetches_robots_and_the_others_wait(self, book: SiteBook, clock: FakeClock) -> None:
         answers = await asyncio.gather(*(book.robots("http://a", 5.0) for _ in range(4)))

@@ -23,7 +23,7 @@ from swath.domain.errors import SwathError
 from swath.domain.site import Breaker
 from swath.domain.site_circuit import Admission, SiteCircuit
 from swath.ports.clock import Clock
-from swath.ports.site_book import FAR, Ask, KeptRobots, SiteState, Tempo, Terms
+from swath.ports.site_book import FAR, Ask, Hold, KeptRobots, SiteState, Tempo, Terms
 
 __all__ = ["AwsSiteBook"]
 
@@ -109,6 +109,10 @@ class AwsSiteBook:
     async def remember_tier(self, name: str, tier: str) -> None:
         await self._change(name, lambda row, _: (site_rows.tier(row, tier), None))
 
+    async def hold(self, name: str, hold: Hold) -> None:
+        left_seconds = hold.until - self._clock.boot()
+        await self._change(name, lambda row, now: (site_rows.hold(row, hold.why, now + left_seconds), None))
+
     async def states(self) -> Mapping[str, SiteState]:
         async def read() -> dict[str, Seen]:
             return {name: seen async for name, seen in self._shelf.every() if seen.row.is_site}
@@ -141,6 +145,7 @@ class AwsSiteBook:
             circuit=seen.circuit,
             open_requests=sum(min(share.slots, share.demand) for share in shares.values()),
             tier=seen.row.tier,
+            hold=seen.row.hold and Hold(seen.row.hold.why, seen.row.hold.until - seen.shift),
         )
 
 

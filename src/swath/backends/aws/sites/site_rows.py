@@ -19,7 +19,7 @@ from swath.domain.site import Breaker
 from swath.domain.site_circuit import Admission, SiteCircuit
 from swath.domain.site_round import LONGEST_SECONDS, Part, give_back, take_part
 from swath.domain.site_share import FAR_TURN_SECONDS, TURN_SECONDS, Share, grant_share
-from swath.ports.site_book import SHARE_SECONDS, Ask, Terms
+from swath.ports.site_book import SHARE_SECONDS, Ask, Hold, Terms
 
 __all__ = ["CLOCK_SECONDS", "Asked", "SiteRow", "admit", "ask", "forget", "live", "record", "slow_down", "tier"]
 
@@ -37,6 +37,7 @@ class SiteRow(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     shares: dict[str, Share] = {}
     tier: str | None = None
     is_site: bool = False  # and not the bucket of a job
+    hold: Hold | None = None
 
 
 class Asked(NamedTuple):
@@ -168,3 +169,8 @@ def forget(row: SiteRow, worker_ids: Collection[str]) -> SiteRow | None:
 def tier(row: SiteRow, name: str) -> SiteRow | None:
     """Remembers the step of the proxy ladder; None when it was that one."""
     return None if row.tier == name else msgspec.structs.replace(row, tier=name, is_site=True)
+
+
+def hold(row: SiteRow, why: str, until: float) -> SiteRow:
+    """Tells why its items wait."""
+    return msgspec.structs.replace(row, hold=Hold(why, until), is_site=True)
