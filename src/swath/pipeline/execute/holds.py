@@ -1,8 +1,8 @@
 """Holds: jobs of which this worker claims nothing for a while, because the site they need is not to be visited now, or
 their results cannot be stored.
 
-Before: an attempt found its site held (runner.py), or the storage could not make room for a lease (committer.py). After:
-worker.py claims no lease of such a job until the wait is over.
+Before: an attempt found its site held (runner.py), or the storage could not make room for a lease (committer.py).
+After: worker.py claims no lease of such a job until the wait is over.
 """
 
 from __future__ import annotations

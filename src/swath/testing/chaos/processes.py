@@ -21,6 +21,7 @@ from typing import Final, Self
 __all__ = ["Pack", "Process", "dying_with_parent", "log_errors"]
 
 LATELY_BYTES: Final = 4_096
+_DIED_ENDING: Final = "a worker died while it ended job "
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -135,9 +136,11 @@ class Pack:
 
 
 def log_errors(log: Path) -> list[str]:
-    """Lines that say that something went wrong inside a process, beyond what chaos explains."""
+    """Lines that say that something went wrong inside a process, beyond what chaos explains: a worker that dies while
+    it ends a job was killed by us, or its exit code is a finding of its own."""
     words = (" ERROR ", " CRITICAL ", "Traceback", "internal error")
     if not log.exists():
         return []
     with log.open(encoding="utf-8", errors="replace") as lines:
-        return [line.rstrip() for line in lines if any(word in line for word in words)]
+        told = [line.rstrip() for line in lines if any(word in line for word in words)]
+    return [line for line in told if _DIED_ENDING not in line]
