@@ -79,8 +79,8 @@ async def counting_site(shell: Shell) -> AsyncIterator[CountingSite]:
 
 async def order(shell: Shell, job_id: str, layout: str, items: int = ITEMS) -> None:
     rows = "".join(f"{n},{job_id}\n" for n in range(1, items + 1))
-    items = shell.write(f"{job_id}.csv", "n,job\n" + rows)
-    words = ("--items", str(items), "--job-id", job_id, "--layout", layout, "--concurrency", str(CONCURRENCY))
+    given = shell.write(f"{job_id}.csv", "n,job\n" + rows)
+    words = ("--items", str(given), "--job-id", job_id, "--layout", layout, "--concurrency", str(CONCURRENCY))
     code, _, err = await shell.run("jobs", "create", "counted.py", *words, "--quiet")
     assert code == 0, err
 
