@@ -111,6 +111,7 @@ def runner_of(
     holds = Holds(book, network, site.clock)
     floor = Floor(book, waits, holds, lambda: job_slots.running, lambda: None)
     runner = LeaseRunner(lease, bench, site.clock.boot() + LEASE_SECONDS, job_slots, floor)
+    runner.can_store = True
     job_slots.users.add(runner)
     return runner
 
@@ -340,6 +341,7 @@ async def test_in_a_full_worker_its_leases_take_turns(site: Site) -> None:
         first.slots,
         first.floor,
     )
+    second.can_store = True
     first.slots.users.add(second)
     first.start_ready()
     await settled()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +95,23 @@ async def test_every_generation_is_kept(store: Store, storage: FolderResults, cl
     assert [(problem.code, problem.where) for problem in report.problems] == [
         (ProblemCode.METADATA_MISSING, "manifests/generations/2.json")
     ]
+
+
+@pytest.mark.req("J5", "R3")
+async def test_a_small_retry_writes_no_entries_of_items_that_did_not_run(
+    store: Store, storage: FolderResults, clock: FakeClock
+) -> None:
+    await run(store, storage, IDS, successes)
+    await end(store, storage, clock)
+    entries = {one: Path(storage.location("job")) / f"manifests/items/{one}.json" for one in IDS}
+    others = {one: entries[one].stat().st_ino for one in IDS[2:-2]}
+    await store.retry("job", Selection(item_ids=frozenset(IDS[:2])))
+    await work(store, storage, successes)
+    entries[IDS[-1]].unlink()
+    entries[IDS[-2]].write_bytes(b"")
+    await end(store, storage, clock)
+    assert {one: entries[one].stat().st_ino for one in others} == others
+    await assert_verified(store, storage)
 
 
 @pytest.mark.req("J5", "Z2")

@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 class _JobUnusable(Exception):
-    """The job's results folder is damaged, and the lease is given up for it."""
+    """The results of the job cannot be stored now, and the lease is given up for it."""
 
-    def __init__(self, reason: FolderUnusable) -> None:
+    def __init__(self, reason: StoreUnavailable) -> None:
         super().__init__(str(reason))
         self.reason = reason
 
@@ -67,7 +67,7 @@ class Committer:
     async def _run(self) -> None:
         runner, lease = self._runner, self._runner.lease
         try:
-            await self._stored(self._keeper.open, waits=False)
+            await self._stored(self._keeper.open, opens=True)
             runner.floor.holds.usable(lease.job.job_id)
             if lease.alone:
                 await self._begin_alone()
@@ -90,9 +90,9 @@ class Committer:
         await self._stored(self._keeper.settle)
         await self._patiently(WaitingFor.STORE, lambda: self._book.release(lease.worker_id, lease.fence))
 
-    async def _leave_job(self, reason: FolderUnusable) -> None:
-        """Gives up the lease of a job whose folder is damaged. What may have ended under it is published by whoever
-        rescues it, once that can be done."""
+    async def _leave_job(self, reason: StoreUnavailable) -> None:
+        """Gives up the lease of a job whose results cannot be stored. A lease under which items may have ended is
+        rescued when its time is over, and the rescuer publishes their results once that is possible."""
         runner = self._runner
         runner.floor.holds.leave(runner.lease.job.job_id, reason)
         runner.abandon()
@@ -173,19 +173,28 @@ class Committer:
             await self._stored(lambda: self._keeper.publish(winners))
             reach("after_publish")
 
-    async def _stored(self, call: Callable[[], Awaitable[T]], *, waits: bool = True) -> T:
-        """Raises _JobUnusable when the job's folder is damaged and the lease does not wait for that: it has nothing to
-        lose yet, or it is a suspect's, while which nothing else may run."""
+    async def _stored(self, call: Callable[[], Awaitable[T]], *, opens: bool = False) -> T:
+        """Repeats the call while the results cannot be stored. No item of the lease starts meanwhile: the site is not
+        asked for what cannot be kept.
+
+        Raises _JobUnusable instead when the lease has nothing to lose: it `opens`, and the job's folder is damaged.
+        The same goes for a suspect, because nothing else of this worker may run while that waits."""
 
         async def asked() -> T:
             try:
                 return await call()
-            except FolderUnusable as error:
-                if waits and not self._runner.lease.alone:
-                    raise
-                raise _JobUnusable(error) from error
+            except StoreUnavailable as error:
+                self._runner.can_store = False
+                damaged = isinstance(error, FolderUnusable)
+                if (damaged and opens) or (self._runner.lease.alone and (damaged or opens)):
+                    raise _JobUnusable(error) from error
+                raise
 
-        return await self._patiently(WaitingFor.DISK, asked)
+        done = await self._patiently(WaitingFor.DISK, asked)
+        if not self._runner.can_store:
+            self._runner.can_store = True
+            self._runner.start_ready()
+        return done
 
     async def _patiently(self, asked: WaitingFor, call: Callable[[], Awaitable[T]]) -> T:
         """Asks again for as long as the store or the disk is not there; the lease's own clock sets the end."""

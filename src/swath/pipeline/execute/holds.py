@@ -1,8 +1,8 @@
-"""Holds: jobs that this worker leaves alone for a while, because the site they need is not to be visited now, or their
-results folder cannot be used.
+"""Holds: jobs of which this worker claims nothing for a while, because the site they need is not to be visited now, or
+their results cannot be stored.
 
-Before: an attempt found its site held (runner.py), or a lease found the folder damaged (committer.py). After: worker.py
-claims no lease of such a job until it is over.
+Before: an attempt found its site held (runner.py), or the storage could not make room for a lease (committer.py).
+After: worker.py claims no lease of such a job until the wait is over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import logging
 from typing import Final, NamedTuple
 
-from swath.domain.errors import FolderUnusable, SiteHeld, StoreUnavailable, UserError
+from swath.domain.errors import SiteHeld, StoreUnavailable, UserError
 from swath.domain.job import Job
 from swath.domain.site_circuit import HOPELESS_PROBES
 from swath.pipeline.finish.put_offs import PutOffs
@@ -55,7 +55,7 @@ class Holds:
         self._network = network
         self._clock = clock
         self._until: dict[str, float] = {}  # by job, on the boot clock
-        self._unusable = PutOffs[str](clock)  # jobs whose results folder is damaged
+        self._unusable = PutOffs[str](clock)  # jobs whose results cannot be stored
         self._waiting: dict[str, _Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -66,13 +66,13 @@ class Holds:
         self._until = {job_id: until for job_id, until in self._until.items() if until > now}
         return set(self._until) | self._unusable.waiting
 
-    def leave(self, job_id: str, error: FolderUnusable) -> None:
-        """The results folder of the job cannot be used: it is left alone, longer each time."""
+    def leave(self, job_id: str, error: StoreUnavailable) -> None:
+        """The results of the job cannot be stored: the next lease of it is claimed later, 10 seconds at most."""
         if self._unusable.failed(job_id, error):
-            _log.error("job %s is left alone until its results folder can be used: %s", job_id, error)
+            _log.error("no items of job %s start until its results can be stored: %s", job_id, error)
 
     def usable(self, job_id: str) -> None:
-        """It can be used."""
+        """They can be stored."""
         self._unusable.worked(job_id)
 
     def went_on(self, job_id: str) -> None:

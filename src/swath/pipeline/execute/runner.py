@@ -53,6 +53,7 @@ class LeaseRunner:
         self.outbox = Outbox()
         self.deadline = deadline
         self.lost = False
+        self.can_store = False  # until the storage has made room for the lease, and while it cannot be written to
         self._bench = bench
         self._announced = False  # a suspect: the commit under way says that it has begun
         self._committed = False  # and that is durable now
@@ -127,6 +128,7 @@ class LeaseRunner:
     def _can_start(self) -> bool:
         return (
             bool(self._ready)
+            and self.can_store
             and not self._stopping
             and not self.outbox.crowded
             and (self._announced or not self.floor.is_closed_to(self.lease))

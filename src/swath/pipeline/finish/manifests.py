@@ -152,13 +152,15 @@ class _ListWriter:
 
 class ManifestWriter:
     """Takes a job's items in order of `seq` and writes each into its lists and, unless results are packed, into a
-    document of its own, under the fence of the lease that ends this generation."""
+    document of its own, under the fence of the lease that ends this generation. Documents of items that did not run
+    in this generation stay as they are: writing them would take longer than all the rest of a small retry."""
 
     def __init__(
         self, job: Job, storage: ResultStorage, part_items: int = PART_ITEMS, *, fence: int, generation: int = 1
     ) -> None:
         self._job = job
         self._fence = fence
+        self._generation = generation
         self._storage = storage
         self._lists = {name: _ListWriter(job.job_id, name, part_items, generation) for name in LISTS}
         self._parts: dict[str, list[ManifestPart]] = {name: [] for name in LISTS}
@@ -167,19 +169,29 @@ class ManifestWriter:
     async def add(self, records: Sequence[ItemRecord]) -> None:
         """Writes the entries of these items, and the parts that are full by them, in one batch."""
         documents: dict[str, bytes] = {}
+        unchanged: dict[str, bytes] = {}
         new_parts: dict[str, tuple[str, int]] = {}
         one_by_one = self._job.layout is Layout.FILES
         for record in records:
             self.tally.add(record)
             line = line_of(self._job, record)
             if one_by_one:
-                documents[item_key(record.item_id)] = line
+                kept = unchanged if record.generation < self._generation else documents
+                kept[item_key(record.item_id)] = line
             for name in lists_of(record.state):
                 if not self._lists[name].has_room(line):
                     self._take(name, documents, new_parts)
                 if self._lists[name].add(line):
                     self._take(name, documents, new_parts)
-        await self._write(documents, new_parts)
+        await self._write(documents | await self._absent(unchanged), new_parts)
+
+    async def _absent(self, unchanged: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Those documents of former generations that are not there any more."""
+        if not unchanged:
+            return {}
+        sizes = {key: len(line) for key, line in unchanged.items()}
+        absent = await self._storage.absent(self._job.job_id, sizes)
+        return {key: line for key, line in unchanged.items() if key in absent}
 
     async def close(self) -> dict[str, tuple[ManifestPart, ...]]:
         """Writes the parts that are not full, and answers with all of them."""

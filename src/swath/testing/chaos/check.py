@@ -21,14 +21,12 @@ from swath.testing.chaos.check_packs import PackCheck
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import ChaosJob
 
-__all__ = ["DAMAGED", "MOST_WASTED", "Checked", "blameable", "check"]
+__all__ = ["MOST_WASTED", "Checked", "blameable", "check"]
 
 _STATES: Final = {0: "pending", 1: "success", 2: "failed", 3: "skipped", 4: "cancelled"}
 POISON_DEATHS: Final = 3
 # Attempts of one item that no end remembers: each needs a strike at the worker that runs it, and they are spread.
 MOST_WASTED: Final = 8
-# While the results of a job are damaged, its items are tried again and again: how often depends on how long that lasts.
-DAMAGED: Final = "victim-"
 _COUNTERS: Final = ("success", "failed", "skipped", "cancelled", "not_found")
 
 
@@ -71,8 +69,7 @@ def check(job: ChaosJob, killed: Collection[int] = (), page: Callable[[str], byt
         known = _check_items(db, row, files, findings)
         blamed = _check_fates(known, blameable(log, set(killed)), findings)
         _check_attempts(known, earlier, begun, findings)
-        if not job.job_id.startswith(DAMAGED):
-            _check_wasted(known, earlier, begun, findings)
+        _check_wasted(known, earlier, begun, findings)
         _check_wanted(wanted, known, findings)
         _check_sums(db, row, known, findings)
         _check_leftovers(db, row["job_no"], findings)

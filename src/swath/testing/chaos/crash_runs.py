@@ -25,14 +25,17 @@ from swath.pipeline.accept.batches import BATCH_ROWS
 from swath.testing.chaos.check import check
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import JOB_ID, ChaosJob, make_job
+from swath.testing.chaos.orders import ENDING_PATIENCE_SECONDS
 from swath.testing.chaos.processes import dying_with_parent, log_errors
 from swath.testing.chaos.warm import Warm
+from swath.testing.chaos.watch import Watch
 from swath.testing.crash import KILLED
 
 __all__ = ["Case", "cases", "retry_cases", "run_cases"]
 
 PROCESS_SECONDS: Final = 240.0
 FAST_SECONDS: Final = 0.003
+_LOOK_SECONDS: Final = 0.2
 AT_ONCE: Final = 4  # most of a case is waiting for processes to start and leases to run out
 
 # Reached once in the life of a process, or of a job; the others are reached again and again by one process.
@@ -126,15 +129,31 @@ class _CaseRun:
         if case.point == "after_rescue":
             await self._expect(0, "jobs create", ["jobs", "create", *self._job.run_arguments[1:]])
             await self._leave_a_dead_lease()
-        for _ in range(case.deaths):
-            await (self._freeze() if case.freeze else self._crash())
-        if not case.freeze:
-            await self._expect(3, "run again", self._job.run_arguments)
+        resuming = asyncio.create_task(self._resume_the_ending())
+        try:
+            for _ in range(case.deaths):
+                await (self._freeze() if case.freeze else self._crash())
+            if not case.freeze:
+                await self._expect(3, "run again", self._job.run_arguments)
+        finally:
+            resuming.cancel()
+            await asyncio.gather(resuming, return_exceptions=True)
         self._findings.take(check(self._job).findings, "check")
         await self._expect(0, "jobs verify", ["jobs", "verify", JOB_ID])
         for line in log_errors(self._log):
             self._findings.add(Kind.WRONG, "a process said", line)
         return self._findings
+
+    async def _resume_the_ending(self) -> None:
+        """As the status says to do when several processes have died in the ending: it would wait for ten minutes."""
+        watch = Watch(self._job.database)
+        try:
+            while self._case.deaths > 1:
+                if watch.put_off_seconds() > ENDING_PATIENCE_SECONDS:
+                    await self._expect(0, "jobs resume", ["jobs", "resume", JOB_ID])
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            watch.close()
 
     async def _crash(self) -> None:
         place = f"{self._case.point}:{self._case.hit}"

@@ -19,13 +19,16 @@ from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import JOB_ID, ChaosJob
 from swath.testing.chaos.watch import Seen, Watch
 
-__all__ = ["LOCKED", "OrderPlan", "Orders"]
+__all__ = ["ENDING_PATIENCE_SECONDS", "LOCKED", "OrderPlan", "Orders"]
 
 COMMAND_SECONDS: Final = (
     1_200.0  # a cancel writes all manifests, while workers are killed beside it; what hangs takes longer
 )
 PAUSE_SECONDS: Final = (0.2, 1.2)
 RETRIED_SHARE: Final = 0.03
+# The status of a job whose ending was killed again and again says `swath jobs resume`: longer than this nobody waits.
+ENDING_PATIENCE_SECONDS: Final = 15.0
+_RESUME_ENDING: Final = "resume of an ending"
 # A process that is frozen inside a commit keeps all others from writing until it wakes; commands then say this, and
 # that they may be given again.
 LOCKED: Final = "is locked by "
@@ -82,6 +85,8 @@ class Orders:
             if now >= self._resume_at:
                 self._resume_at = None
                 self._give("resume", now, "resume", JOB_ID)
+        elif seen.put_off_seconds > ENDING_PATIENCE_SECONDS:
+            self._give(_RESUME_ENDING, now, "resume", JOB_ID)
         elif seen.state == "running" and not self._cancelled and self._ahead and seen.done >= self._ahead[-1][0]:
             self._give_planned(self._ahead.pop()[1], now)
 
@@ -140,7 +145,7 @@ class Orders:
             return
         self.given[self._what] += code == 0
         # A job may have ended before its pause arrives; everything else must succeed.
-        fine = code == 0 or (self._what in {"pause", "resume"} and code == 2)
+        fine = code == 0 or (self._what in {"pause", "resume", _RESUME_ENDING} and code == 2)
         self.findings.expect(fine, Kind.WRONG, f"jobs {self._what}", f"code {code}: {_last_line(self._log)}")
         if self._what == "pause" and code == 0:
             self._resume_at = now + self.luck.uniform(*PAUSE_SECONDS)

@@ -18,9 +18,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from swath.testing.disturbances.named_points import is_stopped
+
 __all__ = ["Pack", "Process", "dying_with_parent", "log_errors"]
 
 LATELY_BYTES: Final = 4_096
+_LEVELS: Final = (" ERROR ", " CRITICAL ", '"level": "ERROR"', '"level": "CRITICAL"')
+_OF_ERRORS: Final = (*_LEVELS, "Traceback", "internal error")
+_EXPLAINED: Final = ('"logger": "swath.items"', "a worker died while it ended job ")
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -118,6 +123,12 @@ class Pack:
         self.alive = [process for process in self.alive if process not in gone]
         return gone
 
+    def wake_stopped(self) -> None:
+        """Lets those go on that stand still. One that is armed may stop itself when nobody expects it any more."""
+        for process in self.alive:
+            if process.frozen or is_stopped(process.pid):
+                process.send(signal.SIGCONT)
+
     def by_pid(self, pid: int) -> Process | None:
         """The process, if it is one of ours and alive."""
         return next((process for process in self.alive if process.pid == pid), None)
@@ -135,9 +146,11 @@ class Pack:
 
 
 def log_errors(log: Path) -> list[str]:
-    """Lines that say that something went wrong inside a process, beyond what chaos explains."""
-    words = (" ERROR ", " CRITICAL ", "Traceback", "internal error")
+    """Lines that say that something went wrong inside a process, as text or as JSON, beyond what chaos explains: items
+    fail as it was foretold, and a worker that dies while it ends a job was killed by us, or its exit code is a finding
+    of its own."""
     if not log.exists():
         return []
     with log.open(encoding="utf-8", errors="replace") as lines:
-        return [line.rstrip() for line in lines if any(word in line for word in words)]
+        told = [line.rstrip() for line in lines if any(word in line for word in _OF_ERRORS)]
+    return [line for line in told if not any(word in line for word in _EXPLAINED)]

@@ -213,12 +213,11 @@ class Storm:
     def _send_home(self) -> None:
         """The job has ended: workers stop when asked to, and `run` has seen it."""
         for process in self._pack.alive:
-            if process.frozen:
-                process.send(signal.SIGCONT)
             if process.role == "worker":
                 process.send(STOP)
         deadline = time.monotonic() + STOP_SECONDS
         while self._pack.alive and time.monotonic() < deadline:
+            self._pack.wake_stopped()
             time.sleep(TICK_SECONDS)
             for process in self._pack.ended():
                 self._judge(process)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,8 @@ _ENDS: Final = frozenset({"completed", "partially_completed", "failed", "cancell
 class Seen:
     """A job at one moment. `ending`: fence and process that hold the right to end it. `fence`: of the newest lease.
 
-    `done` leaves out what was cancelled: a retry may take it up again.
+    `done` leaves out what was cancelled: a retry may take it up again. `put_off_seconds`: until somebody may end the
+    job again, if workers have died in its ending.
     """
 
     state: str
@@ -31,6 +33,7 @@ class Seen:
     ending: tuple[tuple[int, int], ...]
     fence: int
     generation: int
+    put_off_seconds: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -85,7 +88,14 @@ class Watch:
             self._job_id,
         )
         holders = tuple((int(str(number)), _pid(str(worker))) for number, worker in ending)
-        return Seen(str(state), int(str(done)), holders, int(str(fence)), int(str(generation)))
+        return Seen(str(state), int(str(done)), holders, int(str(fence)), int(str(generation)), self.put_off_seconds())
+
+    def put_off_seconds(self) -> float:
+        """How long the ending of the job is still put off, because workers have died in it."""
+        rows = self._rows(
+            "SELECT e.due FROM endings AS e JOIN jobs AS j ON j.job_no = e.job_no WHERE j.job_id = ?", self._job_id
+        )
+        return max([0.0, *(float(str(due)) - time.clock_gettime(time.CLOCK_BOOTTIME) for (due,) in rows)])
 
     def held_by(self, pid: int) -> Held:
         """The leases of a process, and their unfinished items."""

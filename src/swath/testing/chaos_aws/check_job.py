@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from swath.testing.chaos import truth
-from swath.testing.chaos.check import DAMAGED, MOST_WASTED
+from swath.testing.chaos.check import MOST_WASTED
 from swath.testing.chaos.check_files import FileCheck, Known, check_manifests
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos_aws.reading import HeadAt, PlainRow
@@ -68,8 +68,7 @@ def check_job(left: JobLeft, begun: Counter[str]) -> OneJob:
     former = _check_generations(left, inputs, ends, findings)
     known = _check_items(left, inputs, ends, files, findings)
     _check_attempts(known, former, begun, findings)
-    if not left.job_id.startswith(DAMAGED):
-        _check_wasted(known, former, begun, findings)
+    _check_wasted(known, former, begun, findings)
     _check_wanted(left.items_file, known, findings)
     _check_sums(left.job_id, head, known, findings)
     _check_leftovers(left, findings)

@@ -142,6 +142,7 @@ class DisturbedStorm(Storm):
         return self._points.honest_ends(process) | ({USER_ERROR} if refused else set())
 
     def _log_errors(self) -> list[str]:
-        """That damaged results are named is right."""
-        damaged = self._neighbours.damaged
-        return [line for line in log_errors(self.job.log) if not any(job_id in line for job_id in damaged)]
+        """That damaged results are named is right, and so is that S3 refuses a clock that has jumped."""
+        jumped = self._clocks is not None and self._clocks.made.total() > 0
+        explained = (*self._neighbours.damaged, *(WRONG_CLOCK if jumped else ()))
+        return [line for line in log_errors(self.job.log) if not any(words in line for words in explained)]
