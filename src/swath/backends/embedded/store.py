@@ -88,7 +88,9 @@ class EmbeddedStore(EmbeddedService):
             raise UserError(
                 f"cannot use the folder {folder}: {error.strerror}; choose another with SWATH_DATA"
             ) from error
-        return cls(Database(folder / "swath.db", must_exist=must_exist), Presence(folder / "workers"), clock, lease_seconds)
+        return cls(
+            Database(folder / "swath.db", must_exist=must_exist), Presence(folder / "workers"), clock, lease_seconds
+        )
 
     def _times(self) -> Times:
         return Times(self._clock.now(), self._clock.boot(), self._lease_seconds, self._boot_id)
@@ -97,10 +99,10 @@ class EmbeddedStore(EmbeddedService):
         try:
             self._presence.enter(worker_id)
         except OSError as error:
-            told = f"cannot write beside the store {self._db.path}: {error.strerror}"
             if error.errno in _NO_ROOM:
+                told = f"cannot write beside the store {self._db.path}: {error.strerror}"
                 raise StoreUnavailable(told, WaitingFor.DISK) from error
-            raise UserError(f"{told}; choose another folder with SWATH_DATA") from error
+            raise UserError(str(self._presence.trouble_after(error))) from error
 
     async def _change(
         self, job_id: str, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
