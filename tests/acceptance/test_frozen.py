@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
+import sys
 import time
-from asyncio.subprocess import Process
+from asyncio.subprocess import PIPE, Process
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,21 @@ from tests.backends.freezing import is_stopped, until
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
 
+DELETES = """
+import asyncio, sys
+from pathlib import Path
+from swath.backends.clock import SystemClock
+from swath.backends.embedded.store import EmbeddedStore
+
+async def main(folder, lease_seconds):
+    store = EmbeddedStore.open(Path(folder), SystemClock(), float(lease_seconds))
+    await store.delete("job")
+    assert await store.claim_deletion("deleter", "job") is not None
+    print("claimed", flush=True)
+    sys.stdin.read()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
 STANDSTILL_SECONDS = 2.0
 SHORT = {"SWATH_STANDSTILL_SECONDS": str(STANDSTILL_SECONDS), "SWATH_HEARTBEAT_SECONDS": "0.2"}
 
@@ -58,3 +75,32 @@ async def test_a_worker_and_a_controller_that_were_frozen_for_long_go_on(shell: 
         _, told = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0, told.decode()
         assert "blocks the event loop" not in told.decode()
+
+
+@pytest.mark.req("Z10", "J7")
+@pytest.mark.parametrize(("number", "lease_seconds"), [(signal.SIGKILL, "36000"), (signal.SIGSTOP, "3")])
+async def test_a_deletion_is_taken_over_at_once_from_the_dead_and_says_that_it_waits_for_the_frozen(
+    shell: Shell, number: signal.Signals, lease_seconds: str
+) -> None:
+    items = shell.write("items.csv", "n\n1\n2\n")
+    assert (await shell.run("run", "example-mock", "--items", str(items), "--job-id", "job", "--quiet"))[0] == 0
+    first = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DELETES, str(shell.folder / "data"), lease_seconds, stdin=PIPE, stdout=PIPE
+    )
+    try:
+        assert first.stdout is not None
+        assert await asyncio.wait_for(first.stdout.readline(), 60) == b"claimed\n"
+        first.send_signal(number)
+        if number is signal.SIGKILL:
+            await first.wait()
+        code, out, err = await shell.run("jobs", "delete", "job", "--yes")
+        assert (code, out.strip()) == (0, "job job is deleted: 2 items and all their files"), err
+        told = "waiting for another process that deletes job job"
+        assert (told in err) == (number is signal.SIGSTOP), err
+        if number is signal.SIGSTOP:
+            assert re.search(r"its lease is over by \d\d:\d\d:\d\d UTC", err)
+            assert "the lease of deleter is over; deleting job job" in err
+    finally:
+        if first.returncode is None:
+            first.kill()
+        await asyncio.wait_for(first.communicate(), 60)

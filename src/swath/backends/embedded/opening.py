@@ -16,11 +16,12 @@ from swath.backends.embedded.bounds import PAGE_BYTES, first_piece, stored_bytes
 from swath.backends.embedded.holder import holder_of
 from swath.backends.embedded.lock_wait import LockWait
 from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION, UPGRADES
-from swath.domain.errors import StoreUnavailable, SwathError, UserError
+from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 
 __all__ = [
     "BUSY_SECONDS",
+    "REPAIR",
     "WAL_LIMIT_BYTES",
     "empty_log",
     "open_reader",
@@ -37,6 +38,11 @@ _BOOT_CLOCK_WEBHOOKS: Final = 6  # before this version they waited on the wall c
 _ASK_SECONDS: Final = 0.003
 _WAITS: Final = 1_000  # rows of `waiting` that one transaction looks at after a restart of the machine
 CACHE_KIB: Final = 2 * 1024  # of each connection; the system's own cache does the rest, for all processes together
+
+REPAIR: Final = (
+    "stop every process that uses it, keep a copy of the folder, then put a backup in its place (back-up-and-move in "
+    "the docs); `swath doctor` checks it"
+)
 
 _WaitKey = tuple[int, int, float, int]
 """The key of a row of `waiting`."""
@@ -270,7 +276,9 @@ def translated(error: sqlite3.Error, path: Path) -> SwathError:
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         why = f"is full or failing: {error}"
         return StoreUnavailable(f"the disk under {path} {why}", WaitingFor.DISK, f"the disk of the store {why}")
-    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_NOTADB", "SQLITE_PERM")):
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return StoreDamaged(f"the store {path} is damaged or no store of Swath ({error}); {REPAIR}")
+    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
         reason = error if os.access(path.parent, os.W_OK) else "its folder is read-only"
         return UserError(f"cannot use the store {path}: {reason}; choose another folder with SWATH_DATA")
     return SwathError(f"the store {path} failed: {error}")

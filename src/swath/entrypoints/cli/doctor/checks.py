@@ -108,7 +108,8 @@ def _store_found(version: str, exam: examine.StoreExam) -> Finding:
     size = f"{exam.file_bytes / MIB:,.1f} MiB, write-ahead log {exam.log_bytes / MIB:,.1f} MiB"
     if exam.complaint is not None:
         return fail(
-            f"the store does not check: {exam.complaint}", "stop all workers, copy the folder, then ask for help"
+            f"the store is damaged, it does not check: {exam.complaint}",
+            "stop what uses it, copy the folder, then put a backup in its place: back-up-and-move in the docs",
         )
     if exam.read_only:
         return warn(f"SQLite {version}; {size}; read-only", "jobs can be looked at, but not run: see the data folder")
