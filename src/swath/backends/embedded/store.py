@@ -146,6 +146,10 @@ class EmbeddedStore(EmbeddedService):
         found = [holder for file in (path, path.with_name(SITES_FILE)) if (holder := holder_of(file)) is not None]
         return next((holder for holder in found if holder.stopped), found[0] if found else None)
 
+    async def held_by(self) -> str | None:
+        holder = self._holder()
+        return str(holder) if holder is not None and holder.stopped else None
+
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         times = self._times()
         return await self._db.read(items.items, job_id, after, limit, times.now - times.boot)

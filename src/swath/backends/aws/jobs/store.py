@@ -125,6 +125,10 @@ class AwsStore(AwsServing):
     ) -> list[JobStatus]:
         return await self._run(jobs.jobs, after, limit, states, on_demand)
 
+    async def held_by(self) -> str | None:
+        """Nobody can: the table locks nothing."""
+        return None
+
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         return await self._run(items.items, job_id, after, limit)
 
