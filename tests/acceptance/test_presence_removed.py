@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable
@@ -98,3 +99,38 @@ async def test_a_worker_that_is_killed_without_its_lock_file_is_missed_when_its_
         assert await ended(shell.folder / "data") is JobState.COMPLETED
     assert county.counters.peak_open_items <= LIMIT
     assert (await shell.run("jobs", "verify", "job"))[0] == 0
+
+
+@pytest.mark.req("Z10", "O4", "C2")
+async def test_a_file_in_place_of_the_workers_folder_is_named_with_its_remedy(shell: Shell) -> None:
+    folder = shell.folder / "data" / "workers"
+    items = shell.write("items.csv", "n\n" + "".join(f"{n}\n" for n in range(40)))
+    worker = await shell.start("worker")
+    await until(lambda: bool(list(folder.glob("*.lock"))), "the worker is there")
+    shutil.rmtree(folder)
+    folder.touch()
+    create = ("jobs", "create", "example-mock", "--items", str(items), "--job-id", "job")
+    assert (await shell.run(*create))[0] == 0
+    store = EmbeddedStore.open(shell.folder / "data", SystemClock())  # the worker looks at its file at each claim
+    async with asyncio.timeout(60):
+        while not (await store.status("job")).state.terminal:
+            await asyncio.sleep(0.01)
+    await store.close()
+
+    code, _, err = await shell.run("run", "example-mock", "--items", str(items), "--job-id", "refused")
+    assert code != 0
+    assert f"{folder} is not a folder" in err
+    assert f"move {folder} away" in err
+    code, out, _ = await shell.run("doctor", "--json")
+    (found,) = (one for one in json.loads(out)["checks"] if one["check"] == "data folder")
+    assert (code, found["level"]) == (1, "fail")
+    assert f"{folder} is not a folder" in found["message"]
+    assert f"move {folder} away" in found["advice"]
+
+    folder.unlink()
+    await until(lambda: bool(list(folder.glob("*.lock"))), "the worker has written its file again")
+    worker.terminate()
+    _, log = await asyncio.wait_for(worker.communicate(), 60)
+    warnings = [line for line in log.decode().splitlines() if "lock file" in line]
+    assert [f"move {folder} away" in line for line in warnings] == [True, False], warnings
+    assert "written again" in warnings[1]

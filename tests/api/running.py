@@ -138,7 +138,7 @@ async def running(folder: Path, *, work: bool = False, **settings: Any) -> Async
         services = await stack.enter_async_context(open_services(Settings(data=folder / "data", **chosen)))
         outside = await stack.enter_async_context(open_outside(services))
         registry, stop = make_registry(services.settings), asyncio.Event()
-        hub = Hub(services.store, services.status, services.clock)
+        hub = Hub(services.store, services.status, services.clock, services.with_trouble)
         stack.push_async_callback(hub.close)
         worker = None
         if work:

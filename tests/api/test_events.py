@@ -224,3 +224,29 @@ async def test_a_reader_that_does_not_read_is_dropped(api: Api, monkeypatch: pyt
                 await api.data("PATCH", "/jobs/j/policy", json={"throttling": {"max_concurrent_workers": n}})
                 await asyncio.sleep(0.05)
         writer.close()
+
+
+@pytest.mark.req("Z9", "Z10")
+@pytest.mark.parametrize("path", ["/jobs/j/events", "/events"])
+async def test_a_stream_says_why_a_job_waits_and_when_the_reason_changes(api: Api, path: str) -> None:
+    await api.data("POST", "/jobs", json=JOB)
+    results = api.services.settings.data / "results"
+    results.mkdir(exist_ok=True)
+
+    async def told(stream: Stream, reason: str) -> None:
+        while (event := await stream.next()) is not None:
+            if reason in (event.data["waiting_reason"] or ""):
+                assert event.data["waiting_for"] == "disk"
+                return
+        raise AssertionError("the stream ended")
+
+    async with served(api) as client, reading(client, path) as stream:
+        first = await stream.next()
+        assert first is not None
+        assert first.data["waiting_reason"] is None
+        (results / "j").touch()
+        await told(stream, "is a file")
+        (results / "j").unlink()
+        (results / "j").mkdir()
+        (results / "j" / "items").touch()
+        await told(stream, "'items' is a file")

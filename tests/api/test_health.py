@@ -28,6 +28,7 @@ from swath.domain.transitions import JobState
 from swath.entrypoints.api.standing import Standing
 from swath.ports.store import Store
 from tests.api.running import Api, running, until_ended
+from tests.backends.freezing import frozen_in
 from tests.bounds import HANGING_SECONDS
 from tests.pipeline.finish.running import loaded
 
@@ -61,6 +62,9 @@ class FaultyStore:
         self, after: str | None = None, limit: int = 100, *, states: Collection[JobState] = (), on_demand: bool = True
     ) -> list[JobStatus]:
         return await self._store.jobs(after, limit, states=states, on_demand=on_demand)
+
+    async def held_by(self) -> str | None:
+        return await self._store.held_by()
 
 
 def put_before(api: Api, faulty: FaultyStore, **options: Any) -> None:
@@ -206,6 +210,20 @@ def proxied_api(loop_runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFa
     opened = running(folder, proxy_custom_urls=TWO_PROXIES)
     yield loop_runner.run(opened.__aenter__())
     loop_runner.run(opened.__aexit__(None, None, None))
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux says who holds a lock")
+@pytest.mark.req("Z9", "Z10")
+async def test_a_stopped_process_that_holds_the_store_is_named_also_without_a_job(api: Api) -> None:
+    with frozen_in(api.services.settings.data) as frozen:
+        found = await api.data("GET", "/health")
+        assert (found["status"], found["store"]["waiting_for"]) == ("waiting", "store")
+        assert found["store"]["held_by"].startswith(f"pid {frozen.pid} ")
+        ready = (await api.client.get("/readiness")).json()["error"]
+        assert (ready["code"], ready["details"]) == (
+            "store_unavailable",
+            {"waiting_for": "store", "held_by": found["store"]["held_by"]},
+        )
 
 
 @pytest.mark.req("Z9")

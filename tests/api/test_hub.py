@@ -15,7 +15,7 @@ from swath.backends.memory.store import MemoryStore
 from swath.domain.attempt import Ended, Finding
 from swath.domain.errors import StoreUnavailable
 from swath.domain.item import Item
-from swath.domain.job import Job, WaitingFor
+from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.lease import Report
 from swath.domain.transitions import ItemState
 from swath.entrypoints.api import hub as hub_module
@@ -48,6 +48,10 @@ class Counting(MemoryStore):
         return super().news()
 
 
+async def as_it_is(status: JobStatus) -> JobStatus:
+    return status
+
+
 @pytest.fixture
 def store() -> Counting:
     return Counting()
@@ -55,7 +59,7 @@ def store() -> Counting:
 
 @pytest.fixture
 async def hub(store: Counting) -> AsyncIterator[Hub]:
-    made = Hub(store, store.status, FakeClock())
+    made = Hub(store, store.status, FakeClock(), as_it_is)
     yield made
     await made.close()
 
@@ -178,7 +182,7 @@ async def test_only_the_newest_status_of_a_job_waits_for_its_reader(store: Count
 async def test_what_another_process_has_done_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "LOOK_SECONDS", 600.0)  # nobody looks without being told
     ours, theirs = (EmbeddedStore.open(tmp_path, SystemClock()) for _ in range(2))
-    hub = Hub(ours, ours.status, SystemClock())
+    hub = Hub(ours, ours.status, SystemClock(), as_it_is)
     try:
         async with hub.expecting("j", "t") as expected:
             await order(ours)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.api.serving import Place, free_port
+from tests.backends.freezing import frozen_in
 from tests.bounds import HANGING_SECONDS
 from tests.integrations.webhook.receiver import receiving, saying
 
@@ -383,3 +384,26 @@ async def test_whoever_cancels_a_job_makes_the_first_try(place: Place) -> None:
         assert [came.told["status"] for came in receiver.received] == ["cancelled"]
         code, out, _ = await place.run("jobs", "webhooks", "mine")
         assert (code, "delivered" in out, "t0ken" in out) == (0, True, False)
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux says who holds a lock")
+@pytest.mark.req("Z9", "Z10", "I4")
+async def test_orders_at_a_store_that_a_frozen_process_holds_are_refused_after_one_wait_and_name_it(
+    place: Place,
+) -> None:
+    """One wait after the other would take minutes: the orders, and what the worker of the controller writes."""
+    async with place.serving() as served:
+        with frozen_in(place.folder / "data") as frozen:
+            orders = [{**ECHO, "job_id": f"order-{n}"} for n in range(32)]
+            async with asyncio.timeout(HANGING_SECONDS):
+                answers = await asyncio.gather(*(served.client.post("/jobs", json=order) for order in orders))
+            assert {answer.status_code for answer in answers} == {503}
+            for answer in answers:
+                error = answer.json()["error"]
+                assert (error["code"], error["details"]) == ("store_unavailable", {"waiting_for": "store"})
+                assert f"locked by pid {frozen.pid} " in error["message"]
+                assert "stopped (T)" in error["message"]
+                assert str(place.folder) not in answer.text
+                assert int(answer.headers["retry-after"]) > 0
+        assert (await served.client.post("/jobs", json=orders[0])).is_success
+        await served.until("order-0", "completed")

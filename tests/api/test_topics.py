@@ -10,7 +10,7 @@ import pytest
 
 from swath.backends.memory.store import MemoryStore
 from swath.domain.errors import StoreUnavailable
-from swath.domain.job import WaitingFor
+from swath.domain.job import JobStatus, WaitingFor
 from swath.entrypoints.api import topics
 from swath.entrypoints.api.topics import AllJobs
 from swath.entrypoints.api.watch import Event, Watch
@@ -44,6 +44,10 @@ class Jobs(MemoryStore):
             await end_job(self, job_id=job_id)
 
 
+async def as_it_is(status: JobStatus) -> JobStatus:
+    return status
+
+
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "PAUSE_SECONDS", 0.0)
@@ -71,7 +75,7 @@ async def told(watch: Watch) -> dict[str, Event]:
 
 @pytest.mark.parametrize("many", [1, topics.FEW + 5, 300])
 async def test_what_came_and_ended_between_two_readings_is_told(store: Jobs, many: int) -> None:
-    topic = AllJobs(store, store.clock)
+    topic = AllJobs(store, store.clock, as_it_is)
     watch = await opened(topic)
     for turn in range(3):
         store.clock.advance(1)
@@ -89,7 +93,7 @@ async def test_names_are_kept_beside_the_word_that_any_job_may_have_changed(stor
     store.clock.advance(3_600)
     await store.come_and_end([f"job-{n}" for n in range(2 * topics.FEW)])
     store.clock.advance(3_600)
-    topic = AllJobs(store, store.clock)
+    topic = AllJobs(store, store.clock, as_it_is)
     watch = await opened(topic)
     topic.changed(["old"])
     topic.changed(None)
@@ -101,7 +105,7 @@ async def test_what_had_ended_before_a_stream_began_is_not_told(store: Jobs) -> 
     store.clock.advance(3_600)
     await store.come_and_end(["just now"])
     store.clock.advance(1)
-    topic = AllJobs(store, store.clock)
+    topic = AllJobs(store, store.clock, as_it_is)
     watch = await opened(topic)
     topic.changed(None)
     assert await told(watch) == {}
@@ -109,7 +113,7 @@ async def test_what_had_ended_before_a_stream_began_is_not_told(store: Jobs) -> 
 
 async def test_a_second_reader_takes_nothing_from_the_first(store: Jobs) -> None:
     """The end is shown to the one who comes back, before the one who was there has heard of it."""
-    topic = AllJobs(store, store.clock)
+    topic = AllJobs(store, store.clock, as_it_is)
     first = await opened(topic)
     before = store.clock.now()
     store.clock.advance(1)
@@ -120,7 +124,7 @@ async def test_a_second_reader_takes_nothing_from_the_first(store: Jobs) -> None
 
 
 async def test_nothing_is_lost_while_the_store_is_away(store: Jobs) -> None:
-    topic = AllJobs(store, store.clock)
+    topic = AllJobs(store, store.clock, as_it_is)
     watch = await opened(topic)
     await store.come_and_end(["a"])
     store.away = True
@@ -135,7 +139,7 @@ async def test_nothing_is_lost_while_the_store_is_away(store: Jobs) -> None:
 async def test_a_reading_looks_at_few_of_many_jobs(store: Jobs) -> None:
     await store.come_and_end([f"old-{n}" for n in range(500)])
     store.clock.advance(3_600)
-    topic = AllJobs(store, store.clock)
+    topic = AllJobs(store, store.clock, as_it_is)
     watch = await opened(topic)
     store.clock.advance(1)
     await store.come_and_end(["new"])

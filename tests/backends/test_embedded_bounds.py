@@ -15,6 +15,12 @@ from swath.testing.tables import marks
 PLAN = Plan(items=12_000, others=6_000, large_inputs=16, leases=60, durable=False)
 MOST_ROWS = 5_000
 MOST_BYTES = 8 << 20
+MOST_LEASE_BYTES = 5 << 20  # 4 MiB of inputs, and what SQLite adds
+
+
+def largest_of_large_claims(held: list[Held]) -> int:
+    """What one claim of items of 1 MB, one commit of their ends or one release has written at most."""
+    return max(one.bytes for one in held if one.step.startswith("claim ") and "of 1 MB" in one.step)
 
 
 @pytest.mark.req("Z10", "Q2")
@@ -29,6 +35,7 @@ async def test_no_transaction_writes_more_than_it_may(tmp_path: Path) -> None:
         written[one.step] += one.bytes
     assert min(written.values()) > 0, "the meter sees what every step writes"
     assert max(written.values()) > MOST_BYTES
+    assert 1_000_000 < largest_of_large_claims(held) <= MOST_LEASE_BYTES
 
 
 @pytest.mark.req("Z10")
@@ -36,9 +43,11 @@ async def test_a_build_that_does_not_cut_is_caught(tmp_path: Path, monkeypatch: 
     for module in ("deletion", "endings", "load_pieces", "rescue"):
         monkeypatch.setattr(f"swath.backends.embedded.{module}.first_piece", lambda costs: len(list(costs)))
     monkeypatch.setattr("swath.backends.embedded.generations._LOOKED_AT", 1 << 30)
-    held, _ = await measure(tmp_path, Plan(items=6_000, others=6_000, large_inputs=12, leases=60, durable=False))
+    monkeypatch.setattr("swath.backends.embedded.claims.LEASE_BYTES", 1 << 30)
+    held, _ = await measure(tmp_path, Plan(items=6_000, others=6_000, large_inputs=24, leases=60, durable=False))
     steps = {one.step.partition(" ")[0] for one in held if one.rows > MOST_ROWS or one.bytes > MOST_BYTES}
     assert steps == {"load", "retry", "rescue", "cancel", "delete"}
+    assert largest_of_large_claims(held) > MOST_LEASE_BYTES
     assert len(excesses(held)) >= len(steps)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -123,3 +124,29 @@ async def test_a_job_that_cannot_be_read_is_passed_over_and_others_are_run_and_e
     assert lease is not None
     assert lease.job.job_id == "second"
     await store.close()
+
+
+@pytest.mark.req("Z5", "Z10")
+@pytest.mark.parametrize("left", [100, 4_096, 20_000])
+async def test_a_store_that_was_cut_short_says_what_that_means_and_what_to_do(tmp_path: Path, left: int) -> None:
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    await ready(store, items=200)
+    await store.close()
+    os.truncate(tmp_path / "swath.db", left)
+
+    async def look() -> None:
+        cut = EmbeddedStore.open(tmp_path, FakeClock())
+        try:
+            await cut.status("job")
+            await cut.items("job")
+            await cut.pause("job")
+        finally:
+            await cut.close()
+
+    with pytest.raises(StoreDamaged) as raised:
+        await look()
+    told = str(raised.value)
+    assert f"the store {tmp_path / 'swath.db'} is damaged" in told
+    assert "put a backup in its place (back-up-and-move in the docs)" in told
+    assert "swath doctor" in told
+    assert "\n" not in told

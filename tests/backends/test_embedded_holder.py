@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -22,6 +23,7 @@ from swath.domain.transitions import JobState
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import ready, run_all
 from tests.backends.freezing import frozen_in, holds_for_writing
+from tests.bounds import HANGING_SECONDS
 
 pytestmark = [
     pytest.mark.req("Z10", "Z9"),
@@ -156,3 +158,24 @@ def test_to_look_drops_no_lock_of_this_process(tmp_path: Path, look: Callable[[P
         assert holds_for_writing(os.getpid(), file)
         look(file)
         assert holds_for_writing(os.getpid(), file) is keeps
+
+
+async def test_changes_that_queue_for_a_locked_store_wait_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other would take longer than a minute."""
+    monkeypatch.setattr(database, "BUSY_SECONDS", 1.0)
+    monkeypatch.setattr("swath.backends.embedded.site_file.BUSY_SECONDS", 1.0)
+    store, book = EmbeddedStore.open(tmp_path, FakeClock()), EmbeddedSiteBook(tmp_path, FakeClock())
+    await ready(store)
+    await book.slow_down("site", 1.0, 1.0)
+    with frozen_in(tmp_path), frozen_in(tmp_path, "sites.sqlite"):
+        changes = [store.pause("job") for _ in range(64)]
+        slowings = [book.slow_down("site", 1.0, 1.0) for _ in range(64)]
+        async with asyncio.timeout(HANGING_SECONDS):
+            ends = await asyncio.gather(*changes, *slowings, return_exceptions=True)
+        assert {type(end) for end in ends} == {StoreUnavailable}
+    assert (await store.pause("job")).state is JobState.PAUSED
+    await book.slow_down("site", 1.0, 1.0)
+    await book.close()
+    await store.close()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from swath.backends.embedded import scrubbing
+from swath.backends.embedded.bounds import MAX_BYTES
 from swath.backends.embedded.store import EmbeddedStore
+from swath.domain.transitions import JobState
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import batch, end_job, order, run_all
 
@@ -56,11 +61,11 @@ async def jobs_of_all_sizes(store: EmbeddedStore) -> list[str]:
     return secret
 
 
-async def delete(store: EmbeddedStore, job_id: str) -> None:
+async def delete(store: EmbeddedStore, job_id: str, at_once: int = 10) -> None:
     await store.delete(job_id)
     lease = await store.claim_deletion("remover", job_id)
     assert lease is not None
-    while await store.purge(lease, 10):
+    while await store.purge(lease, at_once):
         pass
 
 
@@ -177,3 +182,31 @@ def scraps(folder: Path) -> int:
     with others_connection(folder) as db:
         told = dict(db.execute("SELECT key, value FROM meta WHERE key IN ('scraps', 'scrubbed')").fetchall())
     return int(told.get("scraps", 0)) - int(told.get("scrubbed", 0))
+
+
+@pytest.mark.req("Z10")
+async def test_the_command_of_the_page_shrinks_a_large_store_and_leaves_nothing_of_deleted_jobs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "manage-jobs.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^python3 -c '(import sqlite3; .*VACUUM.*)'$", page, re.MULTILINE)
+    file = tmp_path / "swath-data" / "swath.db"
+    store = EmbeddedStore.open(file.parent, FakeClock())
+    for job_id, word in (("kept", "other"), ("large", PLANTED)):
+        await store.submit(order(job_id))
+        await store.load(job_id, batch(0, 1, [f"{word}-{n:06}-{'x' * 400}" for n in range(12_000)]))
+        await store.seal(job_id, 1)
+    await store.cancel("large")
+    lease = await store.claim_ending("worker", "large")
+    assert lease is not None
+    while await store.sweep(lease, 5_000):
+        pass
+    await store.end(lease, JobState.CANCELLED, {"parts": 0})
+    await delete(store, "large", at_once=5_000)
+    await store.close()
+    before = file.stat().st_size
+    assert before > MAX_BYTES
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60)
+    assert file.stat().st_size < 0.7 * before
+    assert left_in(file.parent) == {}
+    store = EmbeddedStore.open(file.parent, FakeClock())
+    assert (await store.status("kept")).counts.pending == 12_000
+    await store.close()

@@ -122,7 +122,7 @@ async def test_webhooks_that_waited_are_due_at_once_after_an_upgrade_and_after_a
 
 
 async def test_one_that_cannot_be_written_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path) -> sqlite3.Connection:
+    def full(path: Path, **_: object) -> sqlite3.Connection:
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr("swath.backends.embedded.database.open_writer", full)

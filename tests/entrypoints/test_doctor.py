@@ -70,7 +70,7 @@ def test_a_damaged_store_is_found(tmp_path: Path) -> None:
     with file.open("r+b") as raw:
         raw.seek(4096 + 8)
         raw.write(os.urandom(2048))
-    _is(checks.check_store(_subject(tmp_path)), Level.FAIL, "does not check", "copy the folder")
+    _is(checks.check_store(_subject(tmp_path)), Level.FAIL, "does not check", "damaged", "copy the folder", "backup")
     file.write_bytes(b"no database at all" * 1_000)
     _is(checks.check_store(_subject(tmp_path)), Level.FAIL, "not a database")
 

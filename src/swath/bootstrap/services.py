@@ -69,13 +69,14 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
 
     async def status(self, job_id: str) -> JobStatus:
         """Where a job stands, with what its sites and its results folder mean for it, if that can be told."""
-        status = await self._with_trouble(await self.store.status(job_id))
+        status = await self.with_trouble(await self.store.status(job_id))
         try:
             return await with_outlook(status, self.directory, self.sites, self.clock)
         except (StoreUnavailable, UserError):
             return status
 
-    async def _with_trouble(self, status: JobStatus) -> JobStatus:
+    async def with_trouble(self, status: JobStatus) -> JobStatus:
+        """The same, with what is wrong with its results folder, if anything is."""
         if status.state.terminal and not status.deleting:
             return status
         try:

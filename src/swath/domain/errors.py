@@ -121,11 +121,15 @@ class Outdated(Conflict):
 
 
 class StoreUnavailable(SwathError):
-    """The store cannot answer now (locked, full, gone); nothing was changed. `waiting_for` is what has to come back."""
+    """The store cannot answer now (locked, full, gone); nothing was changed. `waiting_for` is what has to come back.
 
-    def __init__(self, message: str, waiting_for: WaitingFor) -> None:
+    `for_callers` is the message for the API's callers, when the message itself names paths of this machine.
+    """
+
+    def __init__(self, message: str, waiting_for: WaitingFor, for_callers: str | None = None) -> None:
         super().__init__(message)
         self.waiting_for = waiting_for
+        self.for_callers = message if for_callers is None else for_callers
 
 
 class FolderUnusable(StoreUnavailable):

@@ -132,6 +132,10 @@ class JobStore(Protocol):
         not fit."""
         ...
 
+    async def held_by(self) -> str | None:
+        """The stopped process that keeps all others from writing to the store, for people; None if there is none."""
+        ...
+
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         """The next items by `seq` beyond `after`, as one short reading. Raises UnknownName for the job."""
         ...

@@ -21,6 +21,7 @@ import pydantic
 
 from swath.backends.bulletin import Bulletin
 from swath.backends.embedded.identity import OpenFiles
+from swath.backends.embedded.lock_wait import LockWait
 from swath.backends.embedded.lookout import Lookout
 from swath.backends.embedded.opening import (
     BUSY_SECONDS,
@@ -29,7 +30,6 @@ from swath.backends.embedded.opening import (
     open_reader,
     open_resting,
     open_writer,
-    run_in_turn,
     translated,
 )
 from swath.backends.embedded.pulse import Pulse
@@ -42,6 +42,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TEND_SECONDS: Final = 1.0
+_OPEN_SECONDS: Final = 0.1  # that one attempt to open a locked file takes; LockWait says how often
 
 
 class Database:
@@ -58,6 +59,7 @@ class Database:
         self._glancing = threading.Lock()
         self._pulse = Pulse[bool](path.with_name(path.name + "-pulse"))
         self._tended = 0.0
+        self._write_wait, self._read_wait = LockWait(), LockWait()  # one for each thread
         self._scrubber = Scrubber()
         try:
             self._write_connection = self._open_writer()
@@ -76,9 +78,9 @@ class Database:
         )
         self.bulletin = Bulletin(self._lookout.start, self._lookout.stop)
 
-    def _open_writer(self) -> sqlite3.Connection:
+    def _open_writer(self, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
         mode = self._files.mode
-        return self._files.opened(lambda: open_writer(self.path, mode=mode))
+        return self._files.opened(lambda: open_writer(self.path, mode=mode, busy_seconds=busy_seconds))
 
     async def write(
         self, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -95,28 +97,42 @@ class Database:
     ) -> T:
         """The same, and who listens is told of the jobs that the answer names. That does not depend on whoever waits
         for the answer, and may have given up."""
+        asked_at = time.monotonic()
         return await asyncio.get_running_loop().run_in_executor(
-            self._writer, lambda: self._write_news(jobs_of, change, *args, **kwargs)
+            self._writer, lambda: self._write_news(asked_at, jobs_of, change, *args, **kwargs)
         )
 
     def _write_news(
         self,
+        asked_at: float,
         jobs_of: Callable[[T], Collection[str]],
         change: Callable[Concatenate[sqlite3.Connection, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        answer = self._write(change, *args, **kwargs)
+        answer = self._write(asked_at, change, *args, **kwargs)
         self.bulletin.tell(jobs_of(answer))
         return answer
 
-    def _write(self, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _write(
+        self,
+        asked_at: float,
+        change: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        wait = self._write_wait
         with self._translating():
             if self._write_connection is None:
-                self._write_connection = self._open_writer()
-        answer = self._transact(self._write_connection, "BEGIN IMMEDIATE", change, *args, **kwargs)
+                self._write_connection = wait.take(lambda: self._open_writer(_OPEN_SECONDS), asked_at, BUSY_SECONDS)
+        connection = self._write_connection
+
+        def begin() -> None:
+            wait.take(lambda: connection.execute("BEGIN IMMEDIATE"), asked_at, BUSY_SECONDS)
+
+        answer = self._transact(connection, begin, change, *args, **kwargs)
         self._pulse.beat()
-        self._tend(self._write_connection)
+        self._tend(connection)
         return answer
 
     async def scrub(self) -> None:
@@ -131,13 +147,24 @@ class Database:
         self, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Answers from one consistent and short reading."""
+        asked_at = time.monotonic()
         return await asyncio.get_running_loop().run_in_executor(
-            self._reader, lambda: self._read(question, *args, **kwargs)
+            self._reader, lambda: self._read(asked_at, question, *args, **kwargs)
         )
 
-    def _read(self, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _read(
+        self,
+        asked_at: float,
+        question: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         with self._translating(), self._reading() as connection:
-            return self._transact(connection, "BEGIN", question, *args, **kwargs)
+
+            def begin() -> None:
+                self._read_wait.take(lambda: connection.execute("BEGIN"), asked_at, BUSY_SECONDS)
+
+            return self._transact(connection, begin, question, *args, **kwargs)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -173,13 +200,13 @@ class Database:
     def _transact(
         self,
         connection: sqlite3.Connection,
-        begin: str,
+        begin: Callable[[], None],
         work: Callable[Concatenate[sqlite3.Connection, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
         with self._translating():
-            run_in_turn(connection, begin, BUSY_SECONDS)
+            begin()
             try:
                 answer = work(connection, *args, **kwargs)
                 self._files.check()  # a commit to a file that is not there any more would succeed, and be lost

@@ -55,7 +55,7 @@ def in_folder_of(job_id: str, folder: Path) -> Iterator[None]:
             raise
         place = f"{error.filename!r}" if isinstance(error.filename, str) else "something in it"
         told = f"cannot use the results of job {job_id!r} in {folder}: {reason.format(place=place)}"
-        raise FolderUnusable(told, WaitingFor.DISK) from error
+        raise FolderUnusable(told, WaitingFor.DISK, f"the results folder of job {job_id!r} cannot be used") from error
 
 
 class DiskThreads:

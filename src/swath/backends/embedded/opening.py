@@ -4,7 +4,6 @@ read-only disk too. Used by database.py, which runs the transactions."""
 from __future__ import annotations
 
 import os
-import random
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,12 +14,14 @@ from typing import Final
 from swath.backends.clock import boot_id
 from swath.backends.embedded.bounds import PAGE_BYTES, first_piece, stored_bytes
 from swath.backends.embedded.holder import holder_of
+from swath.backends.embedded.lock_wait import LockWait
 from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION, UPGRADES
-from swath.domain.errors import StoreUnavailable, SwathError, UserError
+from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 
 __all__ = [
     "BUSY_SECONDS",
+    "REPAIR",
     "WAL_LIMIT_BYTES",
     "empty_log",
     "open_reader",
@@ -34,25 +35,30 @@ BUSY_SECONDS: Final = 3.0  # a status says within five that somebody waits
 WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 EMPTY_BUSY_SECONDS: Final = 0.1
 _BOOT_CLOCK_WEBHOOKS: Final = 6  # before this version they waited on the wall clock: now they are due at once
-_ASK_SECONDS: Final = (0.0005, 0.003)
+_ASK_SECONDS: Final = 0.003
 _WAITS: Final = 1_000  # rows of `waiting` that one transaction looks at after a restart of the machine
 CACHE_KIB: Final = 2 * 1024  # of each connection; the system's own cache does the rest, for all processes together
+
+REPAIR: Final = (
+    "stop every process that uses it, keep a copy of the folder, then put a backup in its place (back-up-and-move in "
+    "the docs); `swath doctor` checks it"
+)
 
 _WaitKey = tuple[int, int, float, int]
 """The key of a row of `waiting`."""
 
 
-def open_writer(path: Path, *, mode: str = "rwc") -> sqlite3.Connection:
+def open_writer(path: Path, *, mode: str = "rwc", busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     """A connection to a store that has all its tables and knows this run of the machine; makes both so.
 
     A store of a former version is brought up to date, once and in one transaction.
     """
-    connection = _connect(path, mode=mode)
+    connection = _connect(path, mode=mode, busy_seconds=busy_seconds)
     try:
-        _use_wal(connection)
+        _use_wal(connection, busy_seconds)
         if not _is_prepared(connection):
             _prepare(connection)
-        connection.execute("PRAGMA busy_timeout = 0")  # run_in_turn waits by itself, in a fairer way
+        connection.execute("PRAGMA busy_timeout = 0")  # LockWait waits by itself, in a fairer way
     except BaseException:
         connection.close()
         raise
@@ -95,7 +101,7 @@ def empty_log(connection: sqlite3.Connection, busy_seconds: float = EMPTY_BUSY_S
     with suppress(sqlite3.Error):
         deadline = time.monotonic() + busy_seconds
         while not _is_written_back(connection) and time.monotonic() < deadline:
-            time.sleep(_ASK_SECONDS[1])
+            time.sleep(_ASK_SECONDS)
         connection.execute(f"PRAGMA busy_timeout = {min(busy_seconds, EMPTY_BUSY_SECONDS) * 1000:.0f}")
         busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     connection.execute("PRAGMA busy_timeout = 0")
@@ -108,18 +114,8 @@ def _is_written_back(connection: sqlite3.Connection) -> bool:
 
 
 def run_in_turn(connection: sqlite3.Connection, statement: str, busy_seconds: float) -> None:
-    """Waits for its turn among the processes that write. SQLite's own wait sleeps longer and longer, and so loses to
-    whoever does not sleep; this one asks at an even pace."""
-    deadline = time.monotonic() + busy_seconds
-    while True:
-        try:
-            connection.execute(statement)
-        except sqlite3.OperationalError as error:
-            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
-                raise
-            time.sleep(random.uniform(*_ASK_SECONDS))  # noqa: S311 jitter needs no crypto
-        else:
-            return
+    """Waits for its turn among the processes that write."""
+    LockWait().take(lambda: connection.execute(statement), time.monotonic(), busy_seconds)
 
 
 def _connect(path: Path, *, mode: str = "rwc", busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
@@ -138,9 +134,9 @@ def _connect(path: Path, *, mode: str = "rwc", busy_seconds: float = BUSY_SECOND
     return connection
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
+def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
     # Two processes that open a new file together both want to switch it to WAL; the loser is told "locked" at once.
-    deadline = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + busy_seconds
     while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -263,22 +259,26 @@ def _boot_of(connection: sqlite3.Connection) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _locked(path: Path) -> str:
+def _locked(path: Path) -> StoreUnavailable:
     holder = holder_of(path)
-    if holder is None:
-        return f"the store {path} is locked by another process"
-    remedy = f"; {holder.remedy}" if holder.stopped else ""
-    return f"the store {path} is locked by {holder}{remedy}"
+    who = "another process" if holder is None else str(holder)
+    remedy = f"; {holder.remedy}" if holder is not None and holder.stopped else ""
+    return StoreUnavailable(
+        f"the store {path} is locked by {who}{remedy}", WaitingFor.STORE, f"the store is locked by {who}"
+    )
 
 
 def translated(error: sqlite3.Error, path: Path) -> SwathError:
     """What an error of SQLite means to others."""
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
-        return StoreUnavailable(_locked(path), WaitingFor.STORE)
+        return _locked(path)
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-        return StoreUnavailable(f"the disk under {path} is full or failing: {error}", WaitingFor.DISK)
-    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_NOTADB", "SQLITE_PERM")):
+        why = f"is full or failing: {error}"
+        return StoreUnavailable(f"the disk under {path} {why}", WaitingFor.DISK, f"the disk of the store {why}")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return StoreDamaged(f"the store {path} is damaged or no store of Swath ({error}); {REPAIR}")
+    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
         reason = error if os.access(path.parent, os.W_OK) else "its folder is read-only"
         return UserError(f"cannot use the store {path}: {reason}; choose another folder with SWATH_DATA")
     return SwathError(f"the store {path} failed: {error}")

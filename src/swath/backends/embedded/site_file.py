@@ -7,7 +7,6 @@ Apart from the store's, so that pacing never waits for a commit of items. What t
 from __future__ import annotations
 
 import asyncio
-import random
 import sqlite3
 import threading
 import time
@@ -21,6 +20,7 @@ import msgspec
 
 from swath.backends.clock import boot_id
 from swath.backends.embedded.identity import OpenFiles
+from swath.backends.embedded.lock_wait import LockWait
 from swath.backends.embedded.opening import BUSY_SECONDS, translated
 from swath.backends.embedded.pulse import Pulse
 from swath.domain.errors import StoreDamaged, StoreReplaced, StoreUnavailable, SwathError, UserError
@@ -76,24 +76,28 @@ class SiteFile:
         self._glance_connection: sqlite3.Connection | None = None
         self._pulse = Pulse[bytes | None](path.with_name(path.name + "-pulse"))
         self._tidied = float("-inf")
+        self._wait, self._read_wait = LockWait(_ASK_SECONDS), LockWait(_ASK_SECONDS)
         self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="swath-sites")
 
     def check(self) -> None:
         """Raises UserError for a file that is no site book of ours; one that is locked or full is tried again later."""
         with suppress(StoreUnavailable):
-            self._run(self._opened)
+            self._run(lambda: self._opened(time.monotonic()))
 
     async def write(self, change: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs `change(connection, boot time, …)` as one transaction: all of it is shared afterwards, or nothing."""
+        asked_at = time.monotonic()
         return await asyncio.get_running_loop().run_in_executor(
-            self._thread, lambda: self._run(lambda: self._transact("BEGIN IMMEDIATE", change, *args, **kwargs))
+            self._thread,
+            lambda: self._run(lambda: self._transact(asked_at, "BEGIN IMMEDIATE", change, *args, **kwargs)),
         )
 
     async def read(self, question: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Answers from one consistent reading, for which nobody waits."""
+        asked_at = time.monotonic()
         return await asyncio.get_running_loop().run_in_executor(
-            self._thread, lambda: self._run(lambda: self._transact("BEGIN", question, *args, **kwargs))
+            self._thread, lambda: self._run(lambda: self._transact(asked_at, "BEGIN", question, *args, **kwargs))
         )
 
     def glance(self, query: str, name: str) -> bytes | None:
@@ -138,7 +142,7 @@ class SiteFile:
         except msgspec.MsgspecError as error:
             raise StoreDamaged(f"the site book {self.path} holds a row that cannot be read: {error}") from error
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self, asked_at: float) -> sqlite3.Connection:
         """The connection to the file that is there now: who still had one that was removed would pace alone.
 
         Unlike the store's file it may be replaced at any time: nothing of any job is in it.
@@ -149,12 +153,15 @@ class SiteFile:
             self._let_go()
             self._files = OpenFiles(self.path)
         if self._connection is None:
-            self._connection = self._files.opened(lambda: _patiently(lambda: _open(self.path)))
+            self._connection = self._files.opened(
+                lambda: self._wait.take(lambda: _open(self.path), asked_at, BUSY_SECONDS)
+            )
         return self._connection
 
-    def _transact(self, begin: str, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        connection = self._opened()
-        _patiently(lambda: connection.execute(begin))
+    def _transact(self, asked_at: float, begin: str, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        connection = self._opened(asked_at)
+        wait = self._read_wait if begin == "BEGIN" else self._wait
+        wait.take(lambda: connection.execute(begin), asked_at, BUSY_SECONDS)
         try:
             now = self._clock.boot()  # only here, since the turn may have been long in coming
             answer = work(connection, now, *args, **kwargs)
@@ -240,18 +247,6 @@ def _tidy(connection: sqlite3.Connection, now: float) -> None:
     )
     connection.execute("DELETE FROM shares WHERE asked_at <= ?", (now - SHARE_SECONDS,))
     connection.execute("DELETE FROM holds WHERE until <= ?", (now,))
-
-
-def _patiently(attempt: Callable[[], T]) -> T:
-    """Waits for its turn among the processes that write, asking at an even pace so that none is left behind."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            return attempt()
-        except sqlite3.OperationalError as error:
-            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
-                raise
-            time.sleep(random.uniform(*_ASK_SECONDS))  # noqa: S311 jitter needs no crypto
 
 
 def _told(error: sqlite3.Error, path: Path) -> SwathError:

@@ -99,10 +99,10 @@ class EmbeddedStore(EmbeddedService):
         try:
             self._presence.enter(worker_id)
         except OSError as error:
-            told = f"cannot write beside the store {self._db.path}: {error.strerror}"
             if error.errno in _NO_ROOM:
+                told = f"cannot write beside the store {self._db.path}: {error.strerror}"
                 raise StoreUnavailable(told, WaitingFor.DISK) from error
-            raise UserError(f"{told}; choose another folder with SWATH_DATA") from error
+            raise UserError(str(self._presence.trouble_after(error))) from error
 
     async def _change(
         self, job_id: str, change: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -145,6 +145,10 @@ class EmbeddedStore(EmbeddedService):
         path = self._db.path
         found = [holder for file in (path, path.with_name(SITES_FILE)) if (holder := holder_of(file)) is not None]
         return next((holder for holder in found if holder.stopped), found[0] if found else None)
+
+    async def held_by(self) -> str | None:
+        holder = self._holder()
+        return str(holder) if holder is not None and holder.stopped else None
 
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         times = self._times()

@@ -19,6 +19,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from swath.backends.host.lock_folder import FolderTrouble, trouble_after
 from swath.backends.host.notes import Notes, is_own_file, read_running, read_waiting_for
 from swath.domain.errors import UserError
 from swath.domain.job import WaitingFor
@@ -56,13 +57,15 @@ class Presence:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._held: dict[str, _Held] = {}
+        self._warned = ""  # the last warning that a lock file cannot be written again, until it can be
         self._host = ""
 
     def enter(self, worker_id: str) -> None:
         """Marks a worker of this process as alive until `leave` or death. Another process may not have it. Called again
         and again: writes the file anew if it was removed or replaced.
 
-        Raises OSError when the file cannot be made; for a worker that had one that is only logged.
+        Raises OSError when the file cannot be made; for a worker that had one that is only logged, and only when the
+        reason changes: this is called several times a second.
         """
         held = self._held.get(worker_id)
         if held is None:
@@ -73,10 +76,20 @@ class Presence:
                 return
             self._held[worker_id] = self._made(worker_id, held.notes)
         except OSError as error:
-            _log.warning("the lock file of worker %s is gone and cannot be written again: %s", worker_id, error)
+            self._warn(f"the lock file of worker {worker_id} is gone: {self.trouble_after(error)}")
             return
+        self._warned = ""
         held.close()
         _log.warning("the lock file of worker %s was removed or replaced; it was written again", worker_id)
+
+    def _warn(self, message: str) -> None:
+        if message != self._warned:
+            _log.warning("%s", message)
+            self._warned = message
+
+    def trouble_after(self, error: OSError) -> FolderTrouble:
+        """What to tell people when `enter` or `host` raised this error."""
+        return trouble_after(error, self._folder)
 
     def _made(self, worker_id: str, former: Notes | None = None) -> _Held:
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -42,6 +42,9 @@ class MemoryJobs(MemoryLoading):
             ]
             return [self._shelves.status(job) for job in fitting[:limit]]
 
+    async def held_by(self) -> str | None:
+        return None
+
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         with self._shelves.open():
             return list(Portion(PAGE_BYTES).take(self._records(job_id, after)[:limit], item_bytes))

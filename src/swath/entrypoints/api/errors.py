@@ -148,9 +148,9 @@ def translated(error: Exception) -> ApiError:
         case BadInput() | UserError():
             whole = {"path": "", "in": "body", "message": str(error)}
             return ApiError(ErrorCode.VALIDATION_ERROR, str(error), {"fields": [whole], "count": 1})
-        case StoreUnavailable(waiting_for=waiting_for):
+        case StoreUnavailable(waiting_for=waiting_for, for_callers=message):
             told = {"waiting_for": waiting_for}
-            return ApiError(ErrorCode.STORE_UNAVAILABLE, str(error), told, retry_after=STORE_SECONDS)
+            return ApiError(ErrorCode.STORE_UNAVAILABLE, message, told, retry_after=STORE_SECONDS)
         case StoreReplaced(what=what):  # the controller ends; the path is no caller's business
             message = f"the store was {what} while it was in use; the controller stops"
             return ApiError(ErrorCode.STORE_UNAVAILABLE, message, {"waiting_for": "store"}, retry_after=STORE_SECONDS)

@@ -17,7 +17,7 @@ from typing import Final
 from swath.domain.errors import SwathError, UnknownName
 from swath.domain.item import ItemRecord
 from swath.domain.job import JobStatus
-from swath.entrypoints.api.topics import AllJobs, OneJob
+from swath.entrypoints.api.topics import AllJobs, Explain, OneJob
 from swath.entrypoints.api.watch import Watch
 from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
@@ -36,14 +36,15 @@ Waiting = asyncio.Future[ItemRecord | None]
 
 
 class Hub:
-    """`look` reads a job as people see it. Lives on one event loop."""
+    """`look` reads a job as people see it; `explain` adds to a status that was read of the store why its job waits.
+    Lives on one event loop."""
 
-    def __init__(self, store: JobStore, look: Look, clock: Clock) -> None:
+    def __init__(self, store: JobStore, look: Look, clock: Clock, explain: Explain) -> None:
         self._store = store
         self._look = look
         self._tasks: dict[str, dict[Waiting, str]] = {}  # by job: who waits for which task
         self._topics: dict[str, OneJob] = {}
-        self._all = AllJobs(store, clock)
+        self._all = AllJobs(store, clock, explain)
         self._news: News | None = None
         self._listening: asyncio.Task[None] | None = None
         self._streams_ended = False

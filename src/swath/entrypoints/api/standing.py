@@ -126,6 +126,8 @@ class Standing:
         try:
             backlog = tuple(await self._store.backlog())
             jobs, waiting_for, held_by = await self._open_jobs()
+            if held_by is None and (held_by := await self._store.held_by()) is not None:  # also without an open job
+                waiting_for = waiting_for or WaitingFor.STORE
         except SwathError as error:  # a row that cannot be read, a table that is gone: a person has to see to it
             waiting_for = error.waiting_for if isinstance(error, StoreUnavailable) else WaitingFor.STORE
             self._tell(str(error))

@@ -16,7 +16,7 @@ from swath.entrypoints.api.watch import Event, Watch, gone, status_event
 from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
 
-__all__ = ["BACK_SECONDS", "PAUSE_SECONDS", "AllJobs", "OneJob"]
+__all__ = ["BACK_SECONDS", "PAUSE_SECONDS", "AllJobs", "Explain", "OneJob"]
 
 PAUSE_SECONDS: Final = 0.2  # between two readings of one topic
 BACK_SECONDS: Final = 5.0  # that the clock of another process may be behind
@@ -24,6 +24,9 @@ FEW: Final = 20  # of the newest jobs: as a rule those that have come between tw
 ACTIVE: Final = tuple(state for state in JobState if not state.terminal)
 
 _log = logging.getLogger("swath.hub")
+
+Explain = Callable[[JobStatus], Awaitable[JobStatus]]
+"""Adds to a status why its job waits, where the store does not know that."""
 
 
 class _Topic(ABC):
@@ -98,10 +101,11 @@ class AllJobs(_Topic):
 
     MOST: ClassVar[int] = 1_000  # jobs that are followed at once, the newest
 
-    def __init__(self, store: JobStore, clock: Clock) -> None:
+    def __init__(self, store: JobStore, clock: Clock, explain: Explain) -> None:
         super().__init__()
         self._store = store
         self._clock = clock
+        self._explain = explain
         self._active: set[str] = set()
         self._told: dict[str, str] = {}  # job by job, the id of the last event
         self._named: set[str] = set()  # these have changed since the last reading
@@ -115,7 +119,7 @@ class AllJobs(_Topic):
             self._read_at = now
         from_at, look_at = (now, FEW) if since is None else (since, self.MOST)
         for status in await self._listed(min(from_at, now - BACK_SECONDS), look_at):
-            event = status_event(status)
+            event = status_event(await self._explain(status))
             if not event.last or (status.ended_at or 0.0) >= from_at:
                 watch.put(event)
             if alone:  # others may not have heard of it yet
@@ -137,7 +141,8 @@ class AllJobs(_Topic):
         if everything:
             self._read_at = now
         for status in statuses:
-            self._tell_of(status)
+            if not status.job.on_demand:
+                self._tell_of(await self._explain(status))
 
     async def _changed(self, named: Collection[str], *, everything: bool) -> list[JobStatus]:
         wanted, statuses = set(named), list[JobStatus]()
@@ -163,7 +168,7 @@ class AllJobs(_Topic):
 
     def _tell_of(self, status: JobStatus) -> None:
         event = status_event(status)
-        if status.job.on_demand or self._told.get(event.job_id) == event.event_id:
+        if self._told.get(event.job_id) == event.event_id:
             return
         self._keep(event)
         for watch in self.watches:

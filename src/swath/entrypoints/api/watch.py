@@ -45,6 +45,7 @@ def status_event(status: JobStatus) -> Event:
         status.stopping,
         status.circuit_opened,
         status.waiting_for,
+        status.waiting_reason,
         status.held_by,
         None if status.ending is None else msgspec.structs.replace(status.ending, retry_seconds=None),
         status.deleting,

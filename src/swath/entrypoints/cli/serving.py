@@ -88,7 +88,7 @@ async def _serve(services: Services, staff: Staff, bound: socket.socket, stop: a
             services=services,
             registry=registry,
             doorkeeper=Doorkeeper(services.store, services.clock, settings.requests_per_minute),
-            hub=Hub(services.store, services.status, services.clock),
+            hub=Hub(services.store, services.status, services.clock, services.with_trouble),
             outside=outside,
             worker=worker,
             started_at=services.clock.now(),

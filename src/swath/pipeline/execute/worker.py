@@ -34,13 +34,13 @@ from swath.pipeline.execute.rereading import Rereading
 from swath.pipeline.execute.rest import Rest
 from swath.pipeline.execute.runner import LeaseRunner
 from swath.pipeline.execute.slots import JobSlots
+from swath.pipeline.execute.standstill import LOOK_SECONDS, Standstill
 from swath.pipeline.results.stored_pages import StoredPages
 
 __all__ = ["Worker"]
 
 _log = logging.getLogger("swath.worker")
 
-TICK_SECONDS = 0.2
 FRESH_PART = 0.5  # of the time between heartbeats: a lease that the store has heard of so lately is not renewed
 INTERRUPT_SECONDS = 5.0  # for the last commit, when what outlasted the grace period goes back
 
@@ -48,8 +48,8 @@ INTERRUPT_SECONDS = 5.0  # for the last commit, when what outlasted the grace pe
 class Worker:
     """`run` returns after `stop` is set and what could be finished in the grace period is finished.
 
-    `on_standstill` is called, in a thread of ours, when a scraper has not given the event loop back for so long that
-    nothing will come of it: whoever owns the process may then end it.
+    `on_standstill` is called, in a thread of the worker, when a scraper has blocked the event loop for longer than an
+    item may take: the caller may then end the process.
     """
 
     def __init__(self, parts: Parts, options: WorkerOptions, on_standstill: Callable[[], None] = lambda: None) -> None:
@@ -61,7 +61,8 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._cannot_run: set[str] = set()
-        self._ticked_at = parts.clock.boot()
+        look_seconds = min(LOOK_SECONDS, options.standstill_seconds / 4)
+        self._standstill = Standstill(parts.clock, look_seconds, self._longest_block, self._stands_still)
         self._waits = Waits(parts.book, parts.clock, options.worker_id)
         self._pulse = Pulse(parts.clock, options.worker_id, lambda: len(self._runners), self._running)
         self._holds = Holds(parts.book, parts.network, parts.clock)
@@ -72,6 +73,10 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Works until told to stop."""
         keep_freed_memory()
+        with self._standstill.watched():
+            await self._work(stop)
+
+    async def _work(self, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         parts, options = self._parts, self._options
         heartbeat = Heartbeat(
@@ -87,7 +92,6 @@ class Worker:
         chores = [
             *self._house.chores(),
             Chore("hints", self._rest.tend, lambda: options.heartbeat_seconds, breaks_off=True),
-            Chore("tick", self._tick, lambda: TICK_SECONDS),
         ]
         services += [asyncio.create_task(keep_doing(chore, self._waits, stop)) for chore in chores]
         try:
@@ -241,20 +245,26 @@ class Worker:
     # -- keeping -------------------------------------------------------------------------------------------------------
 
     def _to_renew(self) -> list[int]:
-        """Our leases of which the store has not just heard by a commit, but none when our own event loop stands still
-        for longer than an item may take.
+        """Our leases of which the store has not just heard by a commit, but none when the event loop is blocked for
+        longer than an item may take: a scraper that never gives it back would hold its items for ever.
 
-        Runs in the heartbeat's thread. A scraper that never gives the loop back would else hold its items for ever.
+        Runs in the heartbeat's thread.
         """
         self._pulse.tell()
-        runners = list(self._runners.values())
-        longest = max((runner.lease.job.policy.timeouts.item_seconds for runner in runners), default=0.0)
-        if self._parts.clock.boot() - self._ticked_at > longest + self._options.standstill_seconds:
-            _log.error("the event loop stands still; its leases are left to others")
-            self._on_standstill()
+        if self._standstill.found:
             return []
         long_ago = self._parts.clock.boot() - FRESH_PART * self._options.heartbeat_seconds
-        return [runner.lease.fence for runner in runners if runner.heard_at <= long_ago]
+        return [runner.lease.fence for runner in list(self._runners.values()) if runner.heard_at <= long_ago]
+
+    def _longest_block(self) -> float:
+        """For so many seconds the event loop may be blocked, which is asked in another thread."""
+        runners = list(self._runners.values())
+        longest = max((runner.lease.job.policy.timeouts.item_seconds for runner in runners), default=0.0)
+        return longest + self._options.standstill_seconds
+
+    def _stands_still(self) -> None:
+        _log.error("an item blocks the event loop; the leases of this worker are left to others")
+        self._on_standstill()
 
     def _heard(self, loop: asyncio.AbstractEventLoop, answers: Mapping[int, Directive], asked_at: float) -> None:
         """Runs in the heartbeat's thread: only the deadline may be touched there."""
@@ -268,9 +278,6 @@ class Worker:
                 act = runner.abandon if directive is Directive.LOST else runner.stop
                 with contextlib.suppress(RuntimeError):  # the loop is closed: there is nothing left to tell
                     loop.call_soon_threadsafe(act)
-
-    async def _tick(self) -> None:
-        self._ticked_at = self._parts.clock.boot()
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 

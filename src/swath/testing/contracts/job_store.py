@@ -257,6 +257,7 @@ class JobStoreContract(
             assert (await store.status("job")).waiting_for is what
             assert (await store.status("over")).waiting_for is None
             assert [status.waiting_for for status in await store.jobs()] == [what, None]
+            assert await store.held_by() is None
         store.tell_waiting("worker", None)
         assert (await store.status("job")).waiting_for is None
         store.tell_waiting("other", WaitingFor.DISK)

@@ -80,6 +80,7 @@ class _Work:
         return {
             f"load {plan.others:,} items, ids in no order": self._load_others,
             f"load {plan.large_inputs} items of 1 MB": self._load_large,
+            f"claim {plan.large_inputs} items of 1 MB, end half of them": self._run_large,
             f"load {plan.items:,} small items": self._load_small,
             f"claim and end {plan.items:,} items": self._run,
             "end the job": self._end,
@@ -103,6 +104,16 @@ class _Work:
     async def _load_large(self) -> None:
         pad = "x" * 1_000_000
         await self._load("large", (Item(n, str(n), {"pad": pad}) for n in range(1, self._plan.large_inputs + 1)))
+
+    async def _run_large(self) -> None:
+        """All are claimed before the first ends, as by several workers at once; half of them go back."""
+        leases: list[Lease] = []
+        while (lease := await self._store.claim(f"worker-{len(leases) % 8}", "large")) is not None:
+            leases.append(lease)
+        for lease in leases:
+            ends = [_success(item.seq) for item in lease.items if item.seq % 2]
+            await self._store.finish(lease, ends, [], Report(ceiling=lease.slots, demand=0))
+            await self._store.release(lease.worker_id, lease.fence)
 
     async def _load_small(self) -> None:
         await self._load("small", (Item(n, str(n), {"n": n}) for n in range(1, self._plan.items + 1)))

@@ -85,9 +85,7 @@ class AwsStore(AwsServing):
         try:
             presence.host  # noqa: B018 makes the folder
         except OSError as error:
-            raise UserError(
-                f"cannot use the folder {data}: {error.strerror}; choose another with SWATH_DATA"
-            ) from error
+            raise UserError(str(presence.trouble_after(error))) from error
         ledger = Ledger(Table(clients, table_name), SharedTime(clock), clock, presence, lease_seconds, data / "tmp")
         ledger.look_seconds = look_seconds
         return cls(bridge, ledger)
@@ -96,10 +94,10 @@ class AwsStore(AwsServing):
         try:
             self._presence.enter(worker_id)
         except OSError as error:
-            told = f"cannot write a lock file for worker {worker_id!r}: {error.strerror}"
             if error.errno in _NO_ROOM:
+                told = f"cannot write a lock file for worker {worker_id!r}: {error.strerror}"
                 raise StoreUnavailable(told, WaitingFor.DISK) from error
-            raise UserError(f"{told}; choose another folder with SWATH_DATA") from error
+            raise UserError(str(self._presence.trouble_after(error))) from error
 
     async def submit(self, job: Job) -> JobStatus:
         return await self._run(ordering.submit, job)
@@ -126,6 +124,10 @@ class AwsStore(AwsServing):
         self, after: str | None = None, limit: int = 100, *, states: Collection[JobState] = (), on_demand: bool = True
     ) -> list[JobStatus]:
         return await self._run(jobs.jobs, after, limit, states, on_demand)
+
+    async def held_by(self) -> str | None:
+        """Nobody can: the table locks nothing."""
+        return None
 
     async def items(self, job_id: str, after: int = 0, limit: int = 1_000) -> list[ItemRecord]:
         return await self._run(items.items, job_id, after, limit)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from swath.backends.embedded import examine
+from swath.backends.host.lock_folder import find_trouble
 from swath.entrypoints.cli.config import unknown_variables
 from swath.entrypoints.cli.doctor.aws import check_queue, check_results, check_table
 from swath.entrypoints.cli.doctor.browser import check_browser
@@ -63,6 +64,8 @@ def check_folder(subject: Subject) -> Finding:
             os.fsync(file.fileno())
     except OSError as error:
         return fail(f"{where} cannot be written: {error.strerror}", f"{_remedy(error)}, or change SWATH_DATA")
+    if (trouble := find_trouble(subject.store_folder / "workers")) is not None:
+        return fail(trouble.problem, trouble.remedy)
     return ok(f"{folder} can be written") if folder.is_dir() else ok(f"{folder} is not there yet, and can be made")
 
 
@@ -105,7 +108,8 @@ def _store_found(version: str, exam: examine.StoreExam) -> Finding:
     size = f"{exam.file_bytes / MIB:,.1f} MiB, write-ahead log {exam.log_bytes / MIB:,.1f} MiB"
     if exam.complaint is not None:
         return fail(
-            f"the store does not check: {exam.complaint}", "stop all workers, copy the folder, then ask for help"
+            f"the store is damaged, it does not check: {exam.complaint}",
+            "stop what uses it, copy the folder, then put a backup in its place: back-up-and-move in the docs",
         )
     if exam.read_only:
         return warn(f"SQLite {version}; {size}; read-only", "jobs can be looked at, but not run: see the data folder")
@@ -137,8 +141,7 @@ def check_clock(subject: Subject) -> Finding:
 
 def check_leftovers(subject: Subject) -> Finding:
     """Nobody died without being cleaned up after."""
-    place = subject.settings.places.store
-    dead = examine.dead_workers(place.folder if isinstance(place, SqlitePlace) else subject.settings.data)
+    dead = examine.dead_workers(subject.store_folder)
     if dead:
         some = ", ".join(dead[:3]) + (" …" if len(dead) > 3 else "")
         return warn(

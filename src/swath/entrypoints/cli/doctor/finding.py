@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
 from swath.ports.clock import Clock
-from swath.settings import Reading, Settings
+from swath.settings import Reading, Settings, SqlitePlace
 
 __all__ = ["Check", "Finding", "Level", "Subject", "fail", "ok", "warn"]
 
@@ -37,6 +38,12 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     reading: Reading | None
     trouble: str
     clock: Clock
+
+    @property
+    def store_folder(self) -> Path:
+        """Where workers of this machine keep their lock files, beside the SQLite store if there is one."""
+        place = self.settings.places.store
+        return place.folder if isinstance(place, SqlitePlace) else self.settings.data
 
 
 Check: TypeAlias = Callable[[Subject], Finding]

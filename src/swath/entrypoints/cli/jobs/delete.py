@@ -51,8 +51,15 @@ def _agreed(status: JobStatus, location: str) -> bool:
 
 
 async def _remove(jobs: Jobs, job_id: str) -> bool:
-    """Says now and then that it goes on: a million files take their time."""
-    removing = asyncio.create_task(jobs.removed(job_id))
+    """Says now and then that it goes on, since a million files take their time, or what it waits for."""
+    doing = f"deleting job {job_id} …; if it is interrupted, the same command goes on"
+
+    def note(what: str) -> None:
+        nonlocal doing
+        doing = what
+        click.echo(doing, err=True)
+
+    removing = asyncio.create_task(jobs.removed(job_id, note))
     while not (await asyncio.wait({removing}, timeout=TELL_SECONDS))[0]:
-        click.echo(f"deleting job {job_id} …; if it is interrupted, the same command goes on", err=True)
+        click.echo(doing, err=True)
     return removing.result()

@@ -123,11 +123,11 @@ class StoreJobs:
         """See Jobs."""
         await mark_for_deletion(self._store, job_id)
 
-    async def removed(self, job_id: str) -> bool:
+    async def removed(self, job_id: str, note: Callable[[str], None]) -> bool:
         """See Jobs."""
         from swath.entrypoints.cli.caretaker import remove
 
-        return await remove(self._services, job_id)
+        return await remove(self._services, job_id, note)
 
     async def webhooks(self, job_id: str) -> list[dict[str, Any]]:
         """See Jobs."""

@@ -77,8 +77,9 @@ class Jobs(Protocol):
         """Marks a job for deletion, see JobControl."""
         ...
 
-    async def removed(self, job_id: str) -> bool:
-        """Whether a job that is marked is gone with all its data, after waiting a little for others that do it."""
+    async def removed(self, job_id: str, note: Callable[[str], None]) -> bool:
+        """Whether a job that is marked is gone with all its data, after waiting a little for others that do it. `note`
+        hears what it waits for."""
         ...
 
     async def webhooks(self, job_id: str) -> list[dict[str, Any]]:

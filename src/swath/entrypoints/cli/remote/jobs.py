@@ -135,8 +135,9 @@ class ServerJobs:
         """See Jobs."""
         await self._client.ask("DELETE", "jobs", job_id)
 
-    async def removed(self, job_id: str) -> bool:
+    async def removed(self, job_id: str, note: Callable[[str], None]) -> bool:
         """See Jobs."""
+        del note
         return await until_gone(self._client, job_id)
 
     async def webhooks(self, job_id: str) -> list[dict[str, Any]]:
