@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from email.utils import formatdate
 from typing import Any, TypeVar
 
 from swath.backends.aws.calls.rows import ABSENT, ANY, Delete, Key, Put, Row
+from swath.backends.aws.calls.store_time import StoreTime
 from swath.backends.aws.sites.site_book import AwsSiteBook
 from swath.testing.clock import FakeClock
 
@@ -42,15 +44,17 @@ class SlowTable:
         self._rows: dict[Key, Row] = {}
         self.requests: Counter[str] = Counter()
 
-    async def get(self, *keys: Key) -> dict[Key, Row]:
-        await self._on_the_way()
+    async def get(self, *keys: Key, time: StoreTime | None = None) -> dict[Key, Row]:
+        sent_at, date = await self._reached(time)
         self.requests["read"] += len(keys)
         found = {key: self._rows[key] for key in keys if key in self._rows}
         await self._on_the_way()
+        if time is not None:
+            time.heard(date, sent_at)
         return found
 
-    async def commit(self, *changes: Put | Delete) -> bool:
-        await self._on_the_way()
+    async def commit(self, *changes: Put | Delete, time: StoreTime | None = None) -> bool:
+        sent_at, date = await self._reached(time)
         self.requests["write"] += len(changes)
         made = all(self._holds(change) for change in changes)
         self.requests["conflict"] += not made
@@ -58,7 +62,14 @@ class SlowTable:
             assert isinstance(change, Put)
             self._rows[change.key] = Row(change.key, change.body, change.version)
         await self._on_the_way()
+        if time is not None:
+            time.heard(date, sent_at)
         return made
+
+    async def _reached(self, time: StoreTime | None) -> tuple[float, str]:
+        sent_at = 0.0 if time is None else time.boot()
+        await self._on_the_way()
+        return sent_at, formatdate(self._clock.now(), usegmt=True)
 
     def _holds(self, change: Put | Delete) -> bool:
         if isinstance(change, Delete) or change.expected is ANY:
@@ -70,6 +81,20 @@ class SlowTable:
         await self._clock.sleep(self.round_trip_seconds / 2)
 
 
+class TimedTable:
+    """The same as one host sees it, which learns the time from its answers."""
+
+    def __init__(self, table: SlowTable, time: StoreTime) -> None:
+        self._table = table
+        self._time = time
+
+    async def get(self, *keys: Key) -> dict[Key, Row]:
+        return await self._table.get(*keys, time=self._time)
+
+    async def commit(self, *changes: Put | Delete) -> bool:
+        return await self._table.commit(*changes, time=self._time)
+
+
 class _Bridge:
     """All of it is on one loop."""
 
@@ -77,6 +102,9 @@ class _Bridge:
         return await make()
 
 
-def host_book(table: SlowTable, clock: HostClock) -> AwsSiteBook:
-    """The book of one process on that host."""
-    return AwsSiteBook(_Bridge(), table, clock)  # type: ignore[arg-type]  # they have what a book uses
+def host_book(table: SlowTable, clock: HostClock, *, by_store_time: bool = False) -> AwsSiteBook:
+    """The book of one process on that host, which goes by the table's clock or by its own."""
+    if not by_store_time:
+        return AwsSiteBook(_Bridge(), table, clock)  # type: ignore[arg-type]  # they have what a book uses
+    time = StoreTime(clock)
+    return AwsSiteBook(_Bridge(), TimedTable(table, time), clock, time)  # type: ignore[arg-type]  # the same

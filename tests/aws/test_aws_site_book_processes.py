@@ -19,6 +19,15 @@ async def test_rate_holds_at_the_site_over_processes_jobs_and_a_kill(aws: Endpoi
     assert found.well, found
 
 
+@pytest.mark.req("Z3", "Z10", "S1")
+async def test_hosts_whose_clocks_disagree_keep_to_the_limits_together(aws: Endpoints, tmp_path: Path) -> None:
+    """The second host comes when the first has reserved the next ten seconds for itself, and all slots."""
+    plan = Plan(processes=1, items=140, rate=15.0, concurrency=4, skews=(-40.0, 40.0))
+    found = await asyncio.wait_for(measure_until_well(tmp_path, plan, aws.environment), 250)
+    assert found.requests >= 280
+    assert found.well, found
+
+
 @pytest.mark.long
 @pytest.mark.req("Z3")
 async def test_workers_that_do_not_keep_to_the_rate_are_found_out(aws: Endpoints, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from swath.testing.aws_servers import running_servers
 from swath.testing.aws_servers.endpoints import DISTURBING
+from swath.testing.clock_shift.shifted_clock import ShiftedClock
 from swath.testing.demo_county import DemoCounty, Switches
 
 __all__ = ["Measured", "Plan", "main", "measure", "worst_window"]
@@ -36,7 +37,7 @@ JOBS = ("first", "second")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One measurement. With a `rate` it is about that, else about concurrency."""
+    """One measurement. With a `rate` it is about that, else about concurrency. `processes` are those of each host."""
 
     processes: int
     items: int
@@ -45,6 +46,7 @@ class Plan:
     kills: int = 0
     seed: int = 0
     haste: float = 1.0  # the workers are told a rate so many times as high: a build that does not keep to its policy
+    skews: tuple[float, ...] = ()  # of the hosts' clocks; the first host begins alone. Without any there is one host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +106,29 @@ async def measure(folder: Path, plan: Plan, aws: Mapping[str, str] | None = None
             if await create.wait():
                 raise SystemExit("the job could not be created")
         before = county.counters.requests  # the orders themselves ask for robots.txt
-        process = await _start(environment, "worker", "--processes", str(plan.processes))
+        workers = ("worker", "--processes", str(plan.processes))
+        first, *others = _hosts(folder, plan, environment)
+        processes = [await _start(first, *workers)]
         try:
-            return await _watch(county, plan, before, process)
+            for each in others:
+                while county.counters.requests < before + plan.items * len(JOBS) // 3:  # noqa: ASYNC110 as in _watch
+                    await asyncio.sleep(LOOK_SECONDS)
+                processes.append(await _start(each, *workers))
+            return await _watch(county, plan, before, processes[0])
         finally:
-            process.terminate()
-            await process.wait()
+            for process in processes:
+                process.terminate()
+                await process.wait()
+
+
+def _hosts(folder: Path, plan: Plan, environment: dict[str, str]) -> list[dict[str, str]]:
+    """The environment of each host's worker."""
+    hosts = []
+    for number, skew in enumerate(plan.skews):
+        clock = ShiftedClock(folder / f"clock-{number}")
+        clock.set(skew)
+        hosts.append(clock.environment(environment) | {"SWATH_DATA": str(folder / f"host-{number}")})
+    return hosts or [environment]
 
 
 def _environment(folder: Path, plan: Plan, url: str, aws: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ import msgspec
 from swath.backends.aws.calls.bridge import Bridge
 from swath.backends.aws.calls.client import ATTEMPT_SECONDS, PATIENCE_SECONDS, AwsClients
 from swath.backends.aws.calls.meter import Meter
+from swath.backends.aws.calls.store_time import StoreTime
 from swath.backends.aws.calls.time import SharedTime
 from swath.backends.aws.jobs.leader import DynamoLeader
 from swath.backends.aws.jobs.store import AwsStore
@@ -59,7 +60,10 @@ async def open_fleet(
         bridge = Bridge()
         stack.callback(bridge.close)
         attempt_seconds = min(ATTEMPT_SECONDS, patience_seconds)
-        clients = AwsClients(names.table_region, attempt_seconds=attempt_seconds, patience_seconds=patience_seconds)
+        store_time = StoreTime(clock)
+        clients = AwsClients(
+            names.table_region, attempt_seconds=attempt_seconds, patience_seconds=patience_seconds, time=store_time
+        )
         waiting = AwsClients(names.queue_region, patience_seconds=QUEUE_PATIENCE_SECONDS)
         for one in (clients, waiting):
             stack.push_async_callback(bridge.run, one.close)
@@ -68,7 +72,7 @@ async def open_fleet(
         queue = SqsQueue(bridge, waiting, names.queue, lease_seconds)
         stack.push_async_callback(queue.close)
         table, time = Table(clients, names.table), SharedTime(clock)
-        sites = AwsSiteBook(bridge, table, clock)
+        sites = AwsSiteBook(bridge, table, clock, store_time)
         stack.push_async_callback(sites.close)
         meters = (clients.meter, waiting.meter)
         yield Fleet(

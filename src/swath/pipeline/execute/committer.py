@@ -94,11 +94,15 @@ class Committer:
         """Gives up the lease of a job whose results cannot be stored. A lease under which items may have ended is
         rescued when its time is over, and the rescuer publishes their results once that is possible."""
         runner = self._runner
+        is_over = runner.lost or self._clock.boot() >= runner.deadline
         runner.floor.holds.leave(runner.lease.job.job_id, reason)
         runner.abandon()
-        if not self._may_have_won:
-            with contextlib.suppress(StoreUnavailable):  # then it is rescued when its time is over
-                await self._book.release(runner.lease.worker_id, runner.lease.fence)
+        if self._may_have_won:
+            return
+        with contextlib.suppress(StoreUnavailable):  # then it is rescued when its time is over
+            await self._book.release(runner.lease.worker_id, runner.lease.fence)
+        if is_over:
+            await self._clear_room()
 
     async def _group(self) -> list[Outcome]:
         """What is to be written next. The longer the store takes, the more is gathered for it."""

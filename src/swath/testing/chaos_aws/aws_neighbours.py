@@ -23,7 +23,7 @@ from swath.testing.chaos_aws.reading import PlainTable
 
 __all__ = ["AwsNeighbours"]
 
-_REFUSALS: Final = (503, 500)  # 403 is about credentials, and ends a worker with a line that says so
+_REFUSALS: Final = (403, 500, 503)
 
 
 class AwsNeighbours:

@@ -40,12 +40,10 @@ class Paced:
     most_open_of_all: int
     lag_seconds: float
     used: float
-    clocks_agree: bool = True
 
     def well(self, site: SitePlan) -> bool:
-        """Whether the policy was kept. Hosts whose clocks disagree may exceed it for a moment when the slower one
-        catches up (docs/explanation/assumptions.md), so then the figures are reported and not judged."""
-        return not self.clocks_agree or (self.excess <= 0 and self.most_open <= site.concurrency)
+        """Whether the policy was kept, also by hosts whose clocks disagree."""
+        return self.excess <= 0 and self.most_open <= site.concurrency
 
 
 def paced(seen: Sequence[Seen], strikes: Iterable[Strike], site: SitePlan, lag_seconds: float) -> Paced:

@@ -19,6 +19,7 @@ from swath.backends.aws.calls.errors import TROUBLE, declined, is_passing, maybe
 from swath.backends.aws.calls.meter import Meter
 from swath.backends.aws.calls.models import MODELS
 from swath.backends.aws.calls.setting_errors import check_port
+from swath.backends.aws.calls.store_time import StoreTime
 
 __all__ = ["Answer", "AwsClients", "Intercept", "backoff"]
 
@@ -62,13 +63,16 @@ class AwsClients:
         attempt_seconds: float = ATTEMPT_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
         intercept: Intercept | None = None,
+        time: StoreTime | None = None,
     ) -> None:
-        """`patience_seconds` bounds a call with all its tries; `intercept` stands around each try, for tests."""
+        """`patience_seconds` bounds a call with all its tries; `intercept` stands around each try, for tests. `time`
+        learns from every answer what time it is in the store."""
         self.meter = Meter()
         self._region = region
         self._attempt_seconds = attempt_seconds
         self._patience_seconds = patience_seconds
         self._intercept = intercept
+        self._time = time
         self._session = AioSession()
         self._session.register_component("data_loader", MODELS)
         self._clients: dict[str, _Client] = {}
@@ -123,7 +127,10 @@ class AwsClients:
     async def _try(self, client: _Client, service: str, operation: str, params: dict[str, Any]) -> Answer:
         async def send() -> Answer:
             self.meter.requests[f"{service}.{operation}"] += 1
+            sent_at = 0.0 if self._time is None else self._time.boot()
             answer: Answer = await getattr(client, operation)(**params)
+            if self._time is not None:
+                self._time.heard(answer["ResponseMetadata"]["HTTPHeaders"].get("date"), sent_at)
             return answer
 
         async with asyncio.timeout(self._attempt_seconds + params.get("WaitTimeSeconds", 0)):

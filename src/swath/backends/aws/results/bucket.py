@@ -15,9 +15,9 @@ from swath.backends.aws.calls.client import AwsClients
 from swath.backends.aws.setup import Done
 from swath.domain.errors import SwathError, UserError
 
-__all__ = ["Bucket", "NoBucket", "drop_results", "make_bucket", "try_bucket"]
+__all__ = ["PROBE", "Bucket", "NoBucket", "drop_results", "make_bucket", "try_bucket"]
 
-_PROBE: Final = ".swath-check"
+PROBE: Final = ".swath-check"
 _NO_BUCKET: Final = frozenset({"NoSuchBucket", "404"})
 _ELSEWHERE: Final = frozenset({
     "301",
@@ -61,7 +61,7 @@ async def make_bucket(clients: AwsClients, bucket: Bucket, region: str | None) -
 
 async def try_bucket(clients: AwsClients, bucket: Bucket) -> Done:
     """Writes a small object under the prefix and removes it. Raises UserError with what to do."""
-    key = bucket.key(_PROBE)
+    key = bucket.key(PROBE)
     await _s3(clients, bucket, "head_bucket")  # some servers make a bucket when something is put there
     await _s3(clients, bucket, "put_object", Key=key, Body=b"")
     await _s3(clients, bucket, "delete_object", Key=key)

@@ -16,7 +16,7 @@ from swath.backends.aws.results.bucket import Bucket, NoBucket
 from swath.domain.errors import StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 
-__all__ = ["TROUBLE", "says_exists", "says_no_bucket", "translate"]
+__all__ = ["TROUBLE", "Denied", "Unanswered", "says_exists", "says_no_bucket", "translate"]
 
 # All that a call of obstore may raise, but for bugs. Nothing under a path is a FileNotFoundError, a timeout an OSError.
 TROUBLE: Final = (BaseError, OSError, BotoCoreError)
@@ -30,7 +30,24 @@ _ELSEWHERE: Final = frozenset({
     "PermanentRedirect",
 })  # fmt: skip
 _CONFLICT: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})  # two wrote at once; ask again
+_DENIED: Final = "AccessDenied"
 _LONGEST_TOLD: Final = 300
+
+
+class Denied(UserError):
+    """These credentials may not do it. `operation` is the request that S3 denied."""
+
+    def __init__(self, message: str, operation: str) -> None:
+        super().__init__(message)
+        self.operation = operation
+
+
+class Unanswered(StoreUnavailable):
+    """S3 did not answer a request, of this `operation`, in time."""
+
+    def __init__(self, message: str, operation: str) -> None:
+        super().__init__(message, WaitingFor.DISK)
+        self.operation = operation
 
 
 def says_no_bucket(error: Exception) -> bool:
@@ -49,20 +66,26 @@ def translate(operation: str, bucket: Bucket, region: str, error: Exception) -> 
     text = str(error)
     status, code = _found(_STATUS, text), _found(_CODE, text)
     if says_no_bucket(error):
-        told = "`swath aws init --create-bucket` makes it, or correct SWATH_RESULTS"
-        return NoBucket(f"there is no bucket {bucket.name!r}; {told}")
+        hint = "`swath aws init --create-bucket` makes it, or correct SWATH_RESULTS"
+        return NoBucket(f"there is no bucket {bucket.name!r}; {hint}")
     if code in _ELSEWHERE or status == "301" or "redirect without LOCATION" in text:
-        told = "say which with SWATH_RESULTS=s3://BUCKET/PREFIX?region=NAME"
-        return UserError(f"the bucket {bucket.name!r} is in another region than {region}; {told}")
+        hint = "say which with SWATH_RESULTS=s3://BUCKET/PREFIX?region=NAME"
+        return UserError(f"the bucket {bucket.name!r} is in another region than {region}; {hint}")
     if status and code not in _CONFLICT:
+        code = code or _code_of(status)
         answer = {
-            "Error": {"Code": code or _code_of(status), "Message": _found(_MESSAGE, text) or f"status {status}"},
+            "Error": {"Code": code, "Message": _found(_MESSAGE, text) or f"status {status}"},
             "ResponseMetadata": {"HTTPStatusCode": int(status)},
         }
-        return translated("s3", operation, {}, region, ClientError(answer, operation))  # type: ignore[arg-type]  # as AWS answers
+        told = translated("s3", operation, {}, region, ClientError(answer, operation))  # type: ignore[arg-type]  # as AWS answers
+        return Denied(str(told), operation) if code == _DENIED else _about(operation, told)
     if isinstance(error, BotoCoreError):
-        return translated("s3", operation, {}, region, error)
-    return StoreUnavailable(f"S3 ({operation}) does not answer: {_told(error)}", WaitingFor.DISK)
+        return _about(operation, translated("s3", operation, {}, region, error))
+    return Unanswered(f"S3 ({operation}) does not answer: {_told(error)}", operation)
+
+
+def _about(operation: str, told: SwathError) -> SwathError:
+    return Unanswered(str(told), operation) if isinstance(told, StoreUnavailable) else told
 
 
 def _found(pattern: re.Pattern[str], text: str) -> str:
@@ -72,7 +95,7 @@ def _found(pattern: re.Pattern[str], text: str) -> str:
 
 def _code_of(status: str) -> str:
     """An answer to HEAD has no body to tell."""
-    return "AccessDenied" if status in {"401", "403"} else status
+    return _DENIED if status in {"401", "403"} else status
 
 
 def _told(error: Exception) -> str:

@@ -217,6 +217,19 @@ class Objects:
 
         return await self._ask("list_multipart_uploads", lambda _: asyncio.to_thread(abort), turns=_LONGEST_READ_TURNS)
 
+    async def try_place(self, operation: str, path: str) -> None:
+        """Makes a request of the same kind for `path`, where nothing is kept. Raises what any call raises."""
+        if operation == "put_object":
+            await self.put(path, b"")
+            operation = "delete_objects"
+        if operation == "delete_objects":
+            await self.delete([path])
+        elif operation == "list_objects_v2":
+            async for _ in self.pages(path):
+                pass
+        else:
+            await self.exists(path)
+
     async def link(self, path: str, seconds: int, asked: Mapping[str, str]) -> str:
         """A link to download the object, for who has no credentials; `asked` says how S3 is to answer to it."""
 

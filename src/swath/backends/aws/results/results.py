@@ -15,17 +15,19 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from swath.backends.aws.calls.meter import Meter
-from swath.backends.aws.results.bucket import Bucket
+from swath.backends.aws.results.bucket import PROBE, Bucket
 from swath.backends.aws.results.credentials import CredentialChain
 from swath.backends.aws.results.desk import Desk, artifacts_of, item_files, of_items
 from swath.backends.aws.results.fenced import FencedDocuments
 from swath.backends.aws.results.files import File, Files
+from swath.backends.aws.results.object_errors import Denied, Unanswered
 from swath.backends.aws.results.object_names import Place, check_key, check_prefix, job_folder
 from swath.backends.aws.results.objects import MULTIPART_BYTES, Objects, all_ended
+from swath.backends.aws.results.of_one_job import judged, of_job
 from swath.backends.aws.results.packs import Packs
 from swath.backends.aws.results.rooms import Rooms, Unseen
 from swath.backends.aws.results.settlement import Settlement, Won
-from swath.domain.errors import LeaseLost, UserError
+from swath.domain.errors import FolderUnusable, LeaseLost, SwathError, UserError
 from swath.domain.layout import pack_fence
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
@@ -37,6 +39,7 @@ __all__ = ["S3Results"]
 LONGEST_LINK_SECONDS: Final = 7 * 86_400  # what S3 allows
 _LONGEST_PREFIX: Final = 200
 _READS_AT_ONCE: Final = 16
+_LOOK_SECONDS: Final = 3.0
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 PACK_SECONDS: Final = 2.0  # S3 charges by the object, so one is to hold what many items left
 
@@ -79,6 +82,7 @@ class S3Results:
         """Connections end with the process; further calls would open them again."""
         await self._objects.close()
 
+    @of_job
     async def open_lease(self, job_id: str, fence: int, items: Collection[LeasedItem] = ()) -> None:
         """Makes the room, with a note of what may be written."""
         job, desk = job_folder(job_id), self._desks.get((job_id, fence), Desk())
@@ -88,6 +92,7 @@ class S3Results:
             self._desks[job_id, fence] = desk
             desk.noted |= places
 
+    @of_job
     async def stage(self, job_id: str, fence: int, items: Sequence[StagedItem]) -> list[tuple[Artifact, ...]]:
         """Writes each file at its final key, if the room is there."""
         for item in items:
@@ -110,6 +115,7 @@ class S3Results:
         desk.published -= kept.keys()
         return await asyncio.to_thread(lambda: [artifacts_of(files[place]) for place in places])
 
+    @of_job
     async def publish(self, job_id: str, fence: int, item_ids: Collection[str]) -> None:
         """Keeps in mind what is no longer on trial, and removes what earlier leases wrote for these items."""
         job, desk = job_folder(job_id), self._desks.get((job_id, fence))
@@ -119,6 +125,7 @@ class S3Results:
         if desk is not None:
             desk.published |= new
 
+    @of_job
     async def append(self, job_id: str, fence: int, additions: Mapping[str, Addition]) -> dict[str, tuple[str, int]]:
         """Writes each addition as an object, if the room is there. What a failed call has written is deleted later."""
         job, desk = job_folder(job_id), self._desks.setdefault((job_id, fence), Desk())
@@ -130,6 +137,7 @@ class S3Results:
         await all_ended(self._files.put(job, file) for file in files.values())
         return {ending: (file.key, len(additions[ending].head)) for ending, file in files.items()}
 
+    @of_job
     async def settle(
         self,
         job_id: str,
@@ -146,6 +154,7 @@ class S3Results:
         await self._settlement.settle(job_folder(job_id), fence, desk, won)
         self._desks.pop((job_id, fence), None)
 
+    @of_job
     async def put(self, job_id: str, documents: Mapping[str, bytes]) -> list[Artifact]:
         """Writes each document as one object."""
         for key in documents:
@@ -154,12 +163,14 @@ class S3Results:
         await all_ended(self._files.put(job, file) for file in files)
         return await asyncio.to_thread(lambda: [*artifacts_of(files)])
 
+    @of_job
     async def put_under(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> list[Artifact]:
         """Writes each document on a condition (fenced.py), if the room is there."""
         job, files = job_folder(job_id), await self._fenced_files(job_id, fence, documents)
         await self._fenced.put(job, fence, files)
         return await asyncio.to_thread(lambda: [*artifacts_of(files)])
 
+    @of_job
     async def withdraw(self, job_id: str, fence: int, documents: Mapping[str, bytes]) -> None:
         """Puts the given bytes in the place of each document that is there."""
         if documents:
@@ -173,11 +184,13 @@ class S3Results:
             raise self._lost(job_id, fence)
         return [File(key, data) for key, data in documents.items()]
 
+    @of_job
     async def get(self, job_id: str, key: str) -> bytes:
         """The bytes as they lie there: a compressed page is not unpacked."""
         check_key(key)
         return await self._files.get(job_folder(job_id), key)
 
+    @of_job
     async def read(self, job_id: str, key: str, start: int, length: int) -> bytes:
         """By a ranged request, of the bytes as they lie there."""
         check_key(key)
@@ -199,6 +212,7 @@ class S3Results:
         await all_ended([read(number, piece) for number, piece in enumerate(pieces)])
         return found
 
+    @of_job
     async def absent(self, job_id: str, sizes: Mapping[str, int]) -> set[str]:
         """Asks for packs, which are few."""
         packs = [key for key in sizes if pack_fence(key) is not None]
@@ -212,6 +226,7 @@ class S3Results:
             raise ValueError(f"a link is good for 1 to {LONGEST_LINK_SECONDS} seconds, not {seconds}")
         return await self._files.link(job_folder(job_id), key, seconds)
 
+    @of_job
     async def remove(self, job_id: str, prefix: str) -> None:
         """Lists and deletes."""
         check_prefix(prefix)
@@ -219,12 +234,14 @@ class S3Results:
         async for found in self._files.pages(job, prefix):
             await self._files.delete(job, found)
 
+    @of_job
     async def delete(self, job_id: str, keys: Collection[str]) -> None:
         """A thousand by one request."""
         for key in keys:
             check_key(key)
         await self._files.delete(job_folder(job_id), keys)
 
+    @of_job
     async def clear(self, job_id: str) -> None:
         """Takes the rooms first, so that nobody writes any more, then everything else. A tombstone stays."""
         for desk in [desk for desk in self._desks if desk[0] == job_id]:
@@ -234,19 +251,35 @@ class S3Results:
     async def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
         """Page by page. What is unseen is asked for after each page: no file is older than the note of it."""
         check_prefix(prefix)
-        async for found in self._files.pages(job_folder(job_id), prefix):
-            unseen = await self._unseen(job_id, found)
-            for key in found:
-                if not unseen.hides(key):
-                    yield key
+        try:
+            async for found in self._files.pages(job_folder(job_id), prefix):
+                unseen = await self._unseen(job_id, found)
+                for key in found:
+                    if not unseen.hides(key):
+                        yield key
+        except (Denied, Unanswered) as error:
+            raise await self.whose(job_id, error) from error
 
+    @of_job
     async def open_leases(self, job_id: str) -> list[int]:
         """The fences whose rooms have not been settled."""
         return await self._rooms.fences(job_folder(job_id))
 
-    async def trouble(self, job_id: str) -> str | None:  # noqa: ARG002 it is the same of every job
-        """Nothing: no place is of one job alone."""
+    async def trouble(self, job_id: str) -> str | None:
+        """Asks for an object that is never there."""
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await self._files.exists(job_folder(job_id), PROBE)
+        except (Denied, Unanswered, TimeoutError) as error:
+            late = f"S3 (head_object) has not answered for {_LOOK_SECONDS:g} s"
+            met = Unanswered(late, "head_object") if isinstance(error, TimeoutError) else error
+            told = await self.whose(job_id, met)
+            return str(told) if isinstance(told, FolderUnusable) else None
         return None
+
+    async def whose(self, job_id: str, error: Denied | Unanswered) -> SwathError:
+        """FolderUnusable when only what concerns this job is denied or not answered."""
+        return await judged(self._objects, job_id, self.location(job_id), error)
 
     def location(self, job_id: str) -> str:
         """The job's folder as a URL."""

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from swath.backends.aws.calls.bridge import Bridge
+from swath.backends.aws.calls.store_time import StoreTime
 from swath.backends.aws.sites import site_rows
 from swath.backends.aws.sites.site_robots import RobotsShelf
 from swath.backends.aws.sites.site_rows import SiteRow
@@ -36,10 +37,11 @@ class AwsSiteBook:
 
     tempo: Tempo = FAR
 
-    def __init__(self, bridge: Bridge, table: Table, clock: Clock) -> None:
+    def __init__(self, bridge: Bridge, table: Table, clock: Clock, time: StoreTime | None = None) -> None:
+        """Without the store's `time` hosts share a rate by their own clocks, which then have to agree."""
         self._bridge = bridge
         self._clock = clock
-        self._shelf = SiteShelf(table, clock)
+        self._shelf = SiteShelf(table, clock, time)
         self._robots = RobotsShelf(table, clock)
         self._looking: dict[str, asyncio.Task[None]] = {}
 
@@ -49,7 +51,7 @@ class AwsSiteBook:
             returned = tuple(_moved(each, shift) for each in ask.returned)
             return site_rows.ask(row, now, worker_id, msgspec.structs.replace(ask, returned=returned))
 
-        terms, shift = await self._change(name, decide, fresh=False)
+        terms, shift = await self._bridge.run(lambda: self._shelf.change_on_time(name, decide))
         return msgspec.structs.replace(
             terms,
             slice=terms.slice and _moved(terms.slice, -shift),
@@ -126,8 +128,8 @@ class AwsSiteBook:
             task.cancel()
         await asyncio.gather(*looking, return_exceptions=True)
 
-    async def _change(self, name: str, decide: Decide[T], *, fresh: bool = True) -> tuple[T, float]:
-        return await self._bridge.run(lambda: self._shelf.change(name, decide, fresh=fresh))
+    async def _change(self, name: str, decide: Decide[T]) -> tuple[T, float]:
+        return await self._bridge.run(lambda: self._shelf.change(name, decide))
 
     async def _look(self, name: str) -> None:
         try:

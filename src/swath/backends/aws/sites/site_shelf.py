@@ -19,6 +19,7 @@ import msgspec
 
 from swath.backends.aws.calls.formats import SITE_FORMAT
 from swath.backends.aws.calls.rows import ABSENT, Key, Put, Row
+from swath.backends.aws.calls.store_time import WIDE_SECONDS, StoreTime
 from swath.backends.aws.calls.time import SharedTime
 from swath.backends.aws.sites import site_rows
 from swath.backends.aws.sites.site_rows import SiteRow
@@ -71,11 +72,11 @@ def on_boot(circuit: SiteCircuit, shift: float) -> SiteCircuit:
 class SiteShelf:
     """One for each process."""
 
-    def __init__(self, table: Table, clock: Clock) -> None:
+    def __init__(self, table: Table, clock: Clock, time: StoreTime | None = None) -> None:
         self._table = table
         self._clock = clock
-        self._zero_boot = SharedTime(clock).from_boot(0.0)
-        self._behind_seconds = 0.0
+        self._time = SharedTime(clock) if time is None else time
+        self._behind_seconds: dict[str, float] = {}  # by site
         self._seen: OrderedDict[str, Seen] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -115,6 +116,12 @@ class SiteShelf:
                 seen = await self._read(name)
         raise _busy(name)
 
+    async def change_on_time(self, name: str, decide: Decide[T]) -> tuple[T, float]:
+        """The same for instants and slots, which are given only when the time is known well; not necessarily fresh."""
+        if isinstance(self._time, StoreTime):
+            await self._time.settle(lambda: self._table.get(_key(name)))
+        return await self.change(name, decide, fresh=False)
+
     async def every(self) -> AsyncIterator[tuple[str, Seen]]:
         """All sites that anybody has met."""
         names = [row.key.s async for row in self._table.query(_SITES)]
@@ -152,26 +159,27 @@ class SiteShelf:
         now = self._clock.boot()
         if found is None:
             # Before the present, so that times that were never set are told from all others.
-            row = SiteRow(zero=math.floor(now + self._zero_boot + self._behind_seconds) - 1)
-            return Seen(row, 0, self._shift(row), now, row.circuit)
+            row = SiteRow(zero=math.floor(self._time.from_boot(now)) - 1)
+            return Seen(row, 0, self._shift(name, row), now, row.circuit)
         try:
             row = _decode(found.body)
         except msgspec.MsgspecError as error:
             raise StoreDamaged(f"the row of site {name!r} in the table cannot be read: {error}") from error
-        self._keep_up(row.at - (now + self._shift(row)))
-        shift = self._shift(row)
+        self._keep_up(name, row.at - (now + self._shift(name, row)))
+        shift = self._shift(name, row)
         return Seen(row, found.version, shift, now, on_boot(row.circuit, shift))
 
-    def _shift(self, row: SiteRow) -> float:
-        return self._zero_boot + self._behind_seconds - row.zero
+    def _shift(self, name: str, row: SiteRow) -> float:
+        return self._time.from_boot(0.0) + self._behind_seconds.get(name, 0.0) - row.zero
 
-    def _keep_up(self, seconds: float) -> None:
-        """Nothing was written in the future: a clock that says so is behind, and goes by the others from then on.
+    def _keep_up(self, name: str, seconds: float) -> None:
+        """A row that was written in the future comes from a host whose clock is ahead: at this site its time counts.
 
-        Otherwise a site would stand still for as long as one host is ahead of another.
+        Otherwise the site would stand still for as long as that host is ahead. Only hosts with an older version of
+        Swath go by their own clocks; those that know the store's time differ by no more than its error.
         """
-        if seconds > 0:
-            self._behind_seconds += seconds
+        if seconds > (2 * WIDE_SECONDS if isinstance(self._time, StoreTime) else 0.0):
+            self._behind_seconds[name] = self._behind_seconds.get(name, 0.0) + seconds
             if seconds > _TOLD_SECONDS:
                 _log.warning("this host's clock is %.1f s behind that of another worker; have it set by NTP", seconds)
 
@@ -192,7 +200,8 @@ class SiteShelf:
         self._seen[name] = seen
         self._seen.move_to_end(name)
         if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
+            forgotten, _ = self._seen.popitem(last=False)
+            self._behind_seconds.pop(forgotten, None)
         return seen
 
 
