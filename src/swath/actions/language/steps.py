@@ -225,7 +225,7 @@ class Download(Acting):
 
 
 class Viewport(Step):
-    """The size of the window."""
+    """The size of the window, or of the one that `target` names."""
 
     do: Literal["set_viewport"]
     width: Annotated[int, Field(ge=100, le=10_000)]
@@ -234,6 +234,7 @@ class Viewport(Step):
     mobile: bool = False
     touch: bool = False
     landscape: bool = False
+    target: Text = "main"
 
 
 class NetworkConditions(Step):
