@@ -1,6 +1,8 @@
 """What Puppeteer's replay does with a recording, and the player must do too (A3, A4): a recorded place that is not on
 the element, the size of a popup, the answer to a prompt."""
 
+from typing import Any
+
 import pytest
 
 from tests.actions.player.playing import Played
@@ -22,8 +24,8 @@ async def test_a_place_beside_a_path_is_a_click_on_the_path(played: Played) -> N
 
 async def test_a_place_beside_the_lines_of_a_link_is_a_click_on_the_link(played: Played) -> None:
     """The box around a link that is broken over two lines holds words that are not its own."""
-    body = """<h1>L</h1><p style="width:200px;font:16px monospace">one two three <a id=far href="#there">four five six</a>
-seven eight nine</p>"""
+    body = """<h1>L</h1><p style="width:200px;font:16px monospace">one two three
+<a id=far href="#there">four five six</a> seven eight nine</p>"""
     await played.on(body, {"do": "click", "on": "#far", "offset_x": 2, "offset_y": 2, "timeout_seconds": 5})
     assert await played.browser.evaluate("location.hash") == "#there"
 
@@ -37,8 +39,10 @@ onclick="document.title += 'b'">b</button>
 
 
 async def test_a_link_in_a_frame_of_another_site(played: Played) -> None:
-    played.shows("/inner", "<p style='width:150px;font:16px monospace'>one two <a id=a href='#in'>three four five</a></p>")
-    body = '<h1>F</h1><p style="height:300px"></p><iframe style="border:9px solid" src="http://other.example/inner"></iframe>'
+    link = "<a id=a href='#in'>three four five</a>"
+    played.shows("/inner", f"<p style='width:150px;font:16px monospace'>one two {link}</p>")
+    frame = '<iframe style="border:9px solid" src="http://other.example/inner"></iframe>'
+    body = f'<h1>F</h1><p style="height:300px"></p>{frame}'
     step = {"do": "click", "on": "#a", "offset_x": 1, "offset_y": 1, "target": "http://other.example/inner"}
     await played.on(body, {**step, "timeout_seconds": 5})
     assert await played.browser.frame("iframe").text("#a")
@@ -57,14 +61,14 @@ async def test_the_viewport_of_a_popup_is_the_popups(played: Played) -> None:
     assert await popup.evaluate("[innerWidth, innerHeight]") == [640, 480]
 
 
-async def _size_after(played: Played, body: str, steps: list[dict[str, object]]) -> object:
+async def _size_after(played: Played, body: str, steps: list[dict[str, Any]]) -> Any:
     await played.on(body, *steps)
     return await played.browser.evaluate("[innerWidth, innerHeight]")
 
 
 async def test_a_prompt_is_answered_with_what_the_page_proposes(played: Played) -> None:
     script = "document.title = JSON.stringify([prompt('Which year?', '2026'), prompt('Why?'), confirm('Sure?')])"
-    await played.on(f"<h1>P</h1><button id=b onclick=\"{script}\">ask</button>", {"do": "click", "on": "#b"})
+    await played.on(f'<h1>P</h1><button id=b onclick="{script}">ask</button>', {"do": "click", "on": "#b"})
     assert await played.browser.evaluate("document.title") == '["2026","",true]'
     await played.play({"do": "click", "on": "#b"}, dialogs="dismiss")
     assert await played.browser.evaluate("document.title") == "[null,null,false]"

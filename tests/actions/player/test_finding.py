@@ -117,20 +117,20 @@ async def test_an_alternative_that_comes_late_wins_over_none(played: Played) -> 
     assert played.times[-1].seconds >= 0.2
 
 
-async def test_what_a_loaded_page_does_not_have_is_a_changed_layout_and_names_the_step(played: Played) -> None:
+async def test_what_a_page_does_not_have_is_a_failed_action_and_names_the_step(played: Played) -> None:
     with pytest.raises(Failed) as failed:
         await played.on("<h1>N</h1>", {"do": "click", "on": ["aria/Search", "#no"], "timeout_seconds": 0.3})
     failure = failed.value.failure
-    assert failure.kind is FailureKind.LAYOUT_CHANGED
+    assert failure.kind is FailureKind.ACTION_FAILED
     assert failure.message.startswith(
         "step 2 (click aria/Search): the page http://site.example/page has no aria/Search"
     )
 
 
-async def test_what_is_there_but_hidden_is_a_timeout(played: Played) -> None:
+async def test_what_is_there_but_hidden_is_a_failed_action(played: Played) -> None:
     with pytest.raises(Failed, match="is there, but hidden") as failed:
         await played.on("<h1>N</h1><p id=p hidden>x</p>", {"do": "click", "on": "#p", "timeout_seconds": 0.3})
-    assert failed.value.failure.kind is FailureKind.TIMEOUT
+    assert failed.value.failure.kind is FailureKind.ACTION_FAILED
 
 
 async def test_frames_are_told_by_their_numbers(played: Played) -> None:

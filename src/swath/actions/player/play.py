@@ -27,7 +27,7 @@ from swath.web.page import DEFAULT_NAME
 
 __all__ = ["play"]
 
-_UNSEEN: Final = frozenset({FailureKind.LAYOUT_CHANGED, FailureKind.TIMEOUT})
+_UNSEEN: Final = frozenset({FailureKind.ACTION_FAILED, FailureKind.LAYOUT_CHANGED, FailureKind.TIMEOUT})
 _LAST_PAGE: Final = "last"  # where the names of pages are those of extract steps
 
 
