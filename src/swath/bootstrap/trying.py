@@ -1,7 +1,7 @@
 """One browser session by hand, under the same rules as an item of a job: guard, site policies, robots.txt, ways out.
 
-For `swath recording try`. Before: services.py. After: the caller plays in the session; nothing goes to the store, and what becomes of it counts
-neither for nor against the site.
+For `swath recording try`. Before: services.py. After: the caller plays in the session. Nothing goes to the store, and
+what becomes of it counts neither for nor against the site.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Navigation:
         return self._place.page.is_closed() and self._place.page is not self._windows.main
 
     async def wait(self, deadline: Deadline) -> None:
-        """Raises Failed action_failed when none came in time: a site that was asked and did not answer is met before."""
+        """Raises Failed action_failed when none began in time; a site that does not answer is a timeout before this."""
         while not self._went.is_set() and not self.has_closed and len(self._windows.above) == self._before:
             if deadline.is_over:
                 where = shown(self._place.page.url)

@@ -50,6 +50,7 @@ _WORDS: Final = frozenset(
         "dialogs",
         "do",
         "field",
+        "flatten",
         "how",
         "kind",
         "outcome",
