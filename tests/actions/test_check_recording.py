@@ -138,9 +138,10 @@ def test_a_field_is_one_thing() -> None:
 
 def test_what_is_flattened_has_rows() -> None:
     loop = "{do: for_each, on: tr, collect: bills, flatten: %s, steps: [%s, %s]}"
-    passes(loop % ("rows", ROWS, OWNER))
+    passes(loop % ("rows", "{do: extract, field: rows, on: table, kind: table}", OWNER))
     passes(loop % ("units", "{do: extract, field: units, on: li, kind: list, fields: {a: {on: b}}}", OWNER))
     assert "nothing in this loop extracts 'row'" in refusal(loop % ("row", ROWS, OWNER))
+    assert "'rows' has no rows" in refusal(loop % ("rows", ROWS, OWNER))
     assert "'owner' has no rows" in refusal(loop % ("owner", ROWS, OWNER))
     assert "needs collect" in refusal("{do: for_each, on: tr, flatten: rows, steps: [{do: back}]}")
 

@@ -1,5 +1,5 @@
-"""`repeat_until` in its natural form (A1): read, go on, until there is nothing to go on to. Every page is read, also the
-last one; a loop that reads nothing may have nothing to do."""
+"""`repeat_until` in its natural form (A1): read, go on, until there is nothing to go on to. Every page is read, and the
+last one too; a loop that reads nothing may have nothing to do."""
 
 from typing import Any
 

@@ -298,9 +298,9 @@ class ForEach(Step):
 
 
 class RepeatUntil(Step):
-    """The same steps until a condition holds, at most so many times; more is a failure. The condition is looked at after
-    the last step that reads something and before those that lead on; where none reads, before each turn. `collect` and
-    `flatten` as in for_each."""
+    """The same steps until a condition holds, at most so many times; more is a failure. The condition is looked at
+    after the last step that reads something and before those that lead on; where none reads, before each turn.
+    `collect` and `flatten` as in for_each."""
 
     do: Literal["repeat_until"]
     condition: Condition
