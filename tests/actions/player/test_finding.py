@@ -213,3 +213,23 @@ async def test_a_value_that_names_nothing_is_the_items_fault(played: Played) -> 
     with pytest.raises(Failed, match=r"step 2.*is empty, and names no element") as failed:
         await played.on(PLAIN, {"do": "click", "on": ".row {{ input.n }}"}, given={"n": ""})
     assert failed.value.failure.kind is FailureKind.INVALID_INPUT
+
+
+async def test_a_failure_in_a_frame_leaves_what_stands_there(played: Played) -> None:
+    played.shows("/inner", "<h1>Inner</h1><input id=t>")
+    frame = "<h1>Outer</h1><iframe src='http://other.example/inner'></iframe>"
+    typed = {"do": "type", "on": "#t", "text": "seen", "frame": [0]}
+    missing = {"do": "click", "on": "#gone", "timeout_seconds": 0.3}
+    for where in ({"frame": [0]}, {"target": "http://other.example/inner"}):
+        played.browser.pages.clear()
+        with pytest.raises(Failed, match="action_failed"):
+            await played.on(frame, typed, {**missing, **where})
+        assert played.browser.refused is not None
+        assert b"Outer" in played.browser.refused.body
+        kept = played.browser.pages["refused-frame"]
+        assert (kept.text_of("h1"), kept.url) == ("Inner", "http://other.example/inner")
+        assert b'value="seen"' in kept.page.body
+    played.browser.pages.clear()
+    with pytest.raises(Failed, match="action_failed"):
+        await played.on(frame, missing)
+    assert "refused-frame" not in played.browser.pages

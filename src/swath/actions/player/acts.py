@@ -108,6 +108,7 @@ class Acts:
         calls = self._ground.stage.calls
 
         async def do(found: Found, deadline: Deadline) -> None:
+            await self._ground.login.clicks(found.handle)
             ms = min(deadline.left_ms, TRIAL_MS + (how.hold_ms or 0))
             await gestures.touch(calls, found.handle, how, ms)
 
@@ -120,10 +121,11 @@ class Acts:
         return await self._ground.on_element(called(step), step, step.on, do)
 
     async def _type(self, step: kinds.Type) -> str | None:
-        text = self._ground.scope.text(step.text)
+        ground, text = self._ground, self._ground.scope.text(step.text)
 
         async def do(found: Found, deadline: Deadline) -> None:
-            await fields.fill(found.handle, text, self._ground.stage.inside.hands.key_ms, deadline)
+            if await fields.fill(found.handle, text, ground.stage.inside.hands.key_ms, deadline):
+                ground.login.typed(ground.stage.place_now(ground.scope.target(step.target), step.frame))
 
         return await self._ground.on_element(called(step), step, step.on, do)
 
@@ -155,6 +157,7 @@ class Acts:
     async def _press(self, step: kinds.Press) -> None:
         async def do(place: Place, deadline: Deadline) -> None:
             del deadline
+            self._ground.login.presses(step.key)
             await travel.press(place.page, step.key, step.how)
 
         await self._ground.act(called(step), step, do)

@@ -7,7 +7,8 @@ Before: play.py. Each step is done by acts.py.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from swath.actions.language.conditions import Mark
 from swath.actions.language.selector import shown as shown_selectors
@@ -18,9 +19,13 @@ from swath.actions.player.ground import MAYBE_SECONDS, Ground, nothing_between
 from swath.actions.player.timing import Outcome, StepTime, Times, called
 from swath.browser.stage.deadline import Deadline
 from swath.browser.stage.place import Place
+from swath.browser.stage.stage import frame_of
 from swath.domain.errors import Failed, NotFound
 from swath.domain.failure import Failure, FailureKind
 from swath.web.address import shown
+
+if TYPE_CHECKING:
+    from patchright.async_api import Frame
 
 __all__ = ["Run", "Stopped"]
 
@@ -64,6 +69,7 @@ class Run:
         self._done = 0
         self._acted_at = ground.stage.inside.clock.boot()  # when a step last did something to a page
         self._recovering = False
+        self._failed_step: AnyStep | None = None
         self._recovered = [0] * len(ground.recording.recover)
         ground.between = self._between
 
@@ -105,6 +111,7 @@ class Run:
                 tries += 1
                 try:
                     selector = await self._acts.do(place, step)
+                    await self._ground.login.step_done(step)
                     break
                 except _Obstructed as obstructed:
                     await self._recover(obstructed.rule)
@@ -156,7 +163,20 @@ class Run:
     def _is_curable(self, failed: Failed) -> bool:
         return failed.failure.kind in _CURABLE and not self._ground.stage.calls.is_over
 
+    @property
+    def failed_frame(self) -> Frame | None:
+        """In which the step that failed was to act, if not in a window's own."""
+        target = getattr(self._failed_step, "target", None)
+        if target is None:
+            return None
+        ground = self._ground
+        with suppress(Failed):  # it may be its target that no item could name
+            place = ground.stage.place_now(ground.scope.target(target), getattr(self._failed_step, "frame", None))
+            return None if place is None else frame_of(place)
+        return None
+
     def _named(self, place: str, step: AnyStep, failed: Failed) -> Failed:
+        self._failed_step = step
         turns = self._ground.scope.turns
         turn = f", turn {'.'.join(map(str, turns))}" if turns else ""
         failure = failed.failure

@@ -43,12 +43,12 @@ class Navigation:
         return self._place.page.is_closed() and self._place.page is not self._windows.main
 
     async def wait(self, deadline: Deadline) -> None:
-        """Raises Failed action_failed when none began in time; a site that does not answer is a timeout before this."""
+        """Raises Failed navigation when none came in time."""
         while not self._went.is_set() and not self.has_closed and len(self._windows.above) == self._before:
             if deadline.is_over:
                 where = shown(self._place.page.url)
                 message = f"a navigation from {where} was to come of it, and none came in {deadline.seconds:g} s"
-                raise Failed(Failure.of(FailureKind.ACTION_FAILED, message))
+                raise Failed(Failure.of(FailureKind.NAVIGATION, message))
             try:
                 async with asyncio.timeout(min(_LOOK_SECONDS, deadline.left_seconds)):
                     await self._went.wait()

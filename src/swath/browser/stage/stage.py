@@ -108,7 +108,7 @@ class Stage:
                     return Place(page, None, path)
             for page in pages:
                 for frame in page.frames:
-                    if frame.parent_frame is not None and fits(frame.url):
+                    if frame.parent_frame is not None and not frame.is_detached() and fits(frame.url):
                         return Place(page, frame, path)
         return None if strict or target.sure else newest
 
