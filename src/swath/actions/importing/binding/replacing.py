@@ -215,7 +215,7 @@ class Replacing:
         found = bound_address(value, self._needle, path_too=not by_chance)
         if found.spared is not None:
             self._remark(f"{name} {found.spared}", place)
-        if found.left or is_left_in(found.text or value, self._loose):
+        if found.left:
             self._remark_left(name, found.text or value, place)
         elif self._needle.strict and bound_address(value, self._loose, path_too=not by_chance) != found:
             self._remark(f"{name} may hold a part of it, and stays; put the input there by hand if it is meant", place)
