@@ -136,6 +136,16 @@ def test_a_field_is_one_thing() -> None:
     assert "'bills' is read by step 1 as something else" in refusal("{do: extract, field: bills, on: a}", FOR % OWNER)
 
 
+def test_what_is_flattened_has_rows() -> None:
+    loop = "{do: for_each, on: tr, collect: bills, flatten: %s, steps: [%s, %s]}"
+    passes(loop % ("rows", "{do: extract, field: rows, on: table, kind: table}", OWNER))
+    passes(loop % ("units", "{do: extract, field: units, on: li, kind: list, fields: {a: {on: b}}}", OWNER))
+    assert "nothing in this loop extracts 'row'" in refusal(loop % ("row", ROWS, OWNER))
+    assert "'rows' has no rows" in refusal(loop % ("rows", ROWS, OWNER))
+    assert "'owner' has no rows" in refusal(loop % ("owner", ROWS, OWNER))
+    assert "needs collect" in refusal("{do: for_each, on: tr, flatten: rows, steps: [{do: back}]}")
+
+
 def test_what_is_extracted_in_a_loop_is_collected() -> None:
     assert "step 1.steps.1 (extract): " in refusal(PLAIN_FOR % OWNER)
     outer = PLAIN_FOR % (FOR % OWNER)

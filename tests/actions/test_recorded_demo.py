@@ -71,5 +71,5 @@ async def test_a_failure_names_the_step(launched: Launched, site: Site, monkeypa
     monkeypatch.setattr(DemoCountyRecording, "recording", changed)
     scraper = DemoCountyRecording()
     async with visiting(launched, port_of(site), timeouts=Timeouts()) as browser:
-        with pytest.raises(Failed, match=r"layout_changed: step 5 \(click #gone\)"):
+        with pytest.raises(Failed, match=r"action_failed: step 5 \(click #gone\)"):
             await scraper.collect(scraper.parse_input({"parcel_id": "501-22-004"}), browser)

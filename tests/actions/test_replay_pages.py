@@ -135,7 +135,7 @@ async def test_elements_are_waited_for(scene: PublicScene, clicks: int, wanted: 
 )
 async def test_what_is_not_so_is_not_taken_for_it(scene: PublicScene, wanted: dict[str, Any]) -> None:
     step = {"type": "waitForElement", "selectors": COUNTED, "timeout": 400, **wanted}
-    with pytest.raises(Failed, match=r"timeout: step 2 \(wait for custom-element > button\)"):
+    with pytest.raises(Failed, match=r"action_failed: step 2 \(wait for custom-element > button\)"):
         async with scene.replayed(recorded("shadow-dynamic.html", step), "wait"):
             pass
 

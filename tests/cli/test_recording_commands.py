@@ -71,6 +71,33 @@ def test_a_recording_is_imported_bound_and_written(swath: Swath) -> None:
     assert made.inputs["parcel_id"].example == "200-14-030"
 
 
+def test_notes_are_numbered_as_the_table_is_and_their_flag_binds(swath: Swath) -> None:
+    """Steps are left out by the import and by the binding: notes count those that are in the table."""
+    box = {"type": "change", "selectors": [["#parcel"]]}
+    steps = [
+        {"type": "navigate", "url": "chrome://new-tab-page/"},
+        FLOW["steps"][0],
+        {**box, "value": "AB-1002"},
+        {**box, "value": "AB-1002-2024"},
+        {"type": "change", "selectors": [["#zip"]], "value": "1002"},
+        FLOW["steps"][2],
+    ]
+    Path("account.json").write_text(json.dumps({"title": "Account", "steps": steps}), encoding="utf-8")
+    words = ("import", "account.json", "--bind", "account=AB-1002-2024", "--output", "account.yaml")
+    ran = swath(*words)
+    lines = ran.out.splitlines()
+    assert [line.split()[:2] for line in lines[1:5]] == [["1", "goto"], ["2", "type"], ["3", "type"], ["4", "click"]]
+    assert any(line.startswith("note: before step 1, navigate: opens chrome://new-tab-page/") for line in lines)
+    assert "note: step 4 (click): the field glow is not known, and has no effect: 1" in lines
+    (told,) = [line for line in lines if "--bind-part" in line]
+    assert told.startswith("note: step 3: 'AB-1002-2024': '1002' may be a part of it")
+    assert "step 4 (click): the field glow is not known, and has no effect: 1" in read_recording("account.yaml").notes
+    again = swath(*words, "--force", *told[told.index("--bind-part") :].split())
+    assert (again.code, "may be a part" in again.out) == (0, False)
+    assert read_recording("account.yaml").steps[2].model_dump()["text"] == '{{ input.account | split("-", 1) }}'
+    assert "--bind-part account: write NAME=TEXT" in swath("import", "account.json", "--bind-part", "account").err
+
+
 def test_without_a_file_the_recording_goes_to_stdout_and_the_notes_do_not(swath: Swath) -> None:
     ran = swath("import", "flow.json")
     assert ran.code == 0
@@ -103,7 +130,7 @@ def test_another_recorders_file_is_imported_by_its_mapping(swath: Swath) -> None
     words = ("import", str(DATA / "tapedeck.json"), "--mapping", str(DATA / "tapedeck.yaml"))
     ran = swath(*words, "--bind", "parcel_id=100-10-002", "--output", "owner.yaml")
     assert ran.code == 0
-    assert "note: the action 'doodle' is not in the mapping and is left out: 1 step (6)" in ran.out
+    assert "note: the action 'doodle' is not in the mapping and is left out: 1 step (after 4)" in ran.out
     assert swath("check", "owner.yaml").out.startswith(
         "owner.yaml can be played: owner-of-a-parcel 1: 6 steps, 1 input (parcel_id), 1 field (owner_name)\n"
     )

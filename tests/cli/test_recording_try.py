@@ -67,7 +67,7 @@ async def test_one_input_is_played_and_shown(tmp_path: Path) -> None:
         words = ("--input", "n=1", "--output", "out", "--screenshots", "failure", "--json")
         ran = await _run(tmp_path, site.base_url, "flow.json", *words)
         told = json.loads(ran.out)
-        assert (ran.code, told["outcome"], told["failure_kind"]) == (4, "failed", "layout_changed")
+        assert (ran.code, told["outcome"], told["failure_kind"]) == (4, "failed", "action_failed")
         assert told["message"].startswith("step 2 (click #no): ")
         assert told["files"] == ["refused.html", "screenshot.png", "steps.json"]
         assert b"<html" in (tmp_path / "out/refused.html").read_bytes()

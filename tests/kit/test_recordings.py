@@ -328,6 +328,18 @@ def test_what_is_not_always_done_may_be_missing() -> None:
     assert told["properties"]["items"]["type"] == "array"
 
 
+def test_the_rows_of_all_turns_are_records_of_one_list() -> None:
+    def loop(table: dict[str, Any]) -> dict[str, Any]:
+        steps = [extract("page", type="integer"), table]
+        return {"do": "for_each", "on": "li", "collect": "items", "flatten": "rows", "steps": steps}
+
+    told = schema([loop(extract("rows", kind="table", columns={"year": "Year"}))])
+    row = told["$defs"]["MadeHereOutputItems"]
+    assert {name: field["type"] for name, field in row["properties"].items()} == {"page": "integer", "year": "string"}
+    told = schema([loop(extract("rows", kind="table"))])
+    assert told["properties"]["items"]["items"]["type"] == "object"
+
+
 def test_fields_may_have_names_that_models_know(recwarn: pytest.WarningsRecorder) -> None:
     output = made([GOTO, extract("copy"), extract("schema", type="number")])().Output
     assert issubclass(output, Output)

@@ -1,6 +1,7 @@
 """One browser session by hand, under the same rules as an item of a job: guard, site policies, robots.txt, ways out.
 
-For `swath recording try`. Before: services.py. After: whoever has the session plays in it; nothing goes to the store.
+For `swath recording try`. Before: services.py. After: the caller plays in the session. Nothing goes to the store, and
+what becomes of it counts neither for nor against the site.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from swath.bootstrap.network import open_outside
 from swath.bootstrap.services import Services
-from swath.domain.attempt import Finding
-from swath.domain.errors import BadInput, Failed, NotFound
+from swath.domain.errors import BadInput, Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.job import Job
 from swath.kit.scraper import Scraper
@@ -42,20 +42,10 @@ async def open_visit(services: Services, scraper: Scraper, start_url: str | None
             raise BadInput("there is no room for a browser: set SWATH_BROWSERS to 1 or more")
         gate = Passage(outside.network, job, lambda: None, patience.waiting)
         visit = visit_of(Place(picked[1], site), scraper, job, gate)
-        finding: Finding | None = None
-        failure: Failure | None = None
         try:
             async with patience.limit(seconds), desk.visit(picked[1], visit) as session:
                 yield session
-            finding = Finding.FOUND
-        except NotFound:
-            finding = Finding.NOT_FOUND
-            raise
-        except Failed as failed:
-            failure = failed.failure
-            raise
         except TimeoutError:
-            failure = Failure.of(FailureKind.TIMEOUT, f"the item took longer than {seconds:g} s")
-            raise Failed(failure) from None
+            raise Failed(Failure.of(FailureKind.TIMEOUT, f"the item took longer than {seconds:g} s")) from None
         finally:
-            gate.end(finding, failure)
+            gate.end(None, None)  # a recording that is still being tried out says nothing of the site or the proxy

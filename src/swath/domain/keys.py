@@ -8,7 +8,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["REFUSED_PAGE", "RESERVED_FILES", "SCREENSHOT_FILE", "decode", "download_name", "encode", "page_name"]
+__all__ = [
+    "REFUSED_FRAME_PAGE",
+    "REFUSED_PAGE",
+    "RESERVED_FILES",
+    "SCREENSHOT_FILE",
+    "decode",
+    "download_name",
+    "encode",
+    "page_name",
+]
 
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,179}")
@@ -17,6 +26,7 @@ _MORE: Final = "~"  # ends a segment that goes on in the next folder; never plai
 _DEVICE: Final = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 
 REFUSED_PAGE: Final = "refused"  # the name of the answer that made an item fail
+REFUSED_FRAME_PAGE: Final = "refused-frame"  # what stood in the frame in which a step of a recording failed
 RESERVED_FILES: Final = frozenset({"data.json", "metadata.json"})
 SCREENSHOT_FILE: Final = "screenshot.png"  # a download of this name is the item's picture, whoever took it
 

@@ -117,7 +117,10 @@ def _none_if_blank(given: Any) -> Any:
 
 
 class _Fields(dict[str, tuple[Any, bool]]):
-    """By name: the rule, or the fields of a loop's records, and whether it is always there."""
+    """By name: the rule, or the fields of a loop's records, and whether it is always there. `flatten` names the one
+    whose rows are the loop's records."""
+
+    flatten: str | None = None
 
     def walked(self, steps: Sequence[AnyStep], *, always: bool = True) -> _Fields:
         for step in steps:
@@ -126,6 +129,7 @@ class _Fields(dict[str, tuple[Any, bool]]):
             elif isinstance(step, (ForEach, RepeatUntil)):
                 if step.collect is not None:
                     inside = self[step.collect][0] if step.collect in self else _Fields()
+                    inside.flatten = step.flatten
                     self[step.collect] = (inside.walked(step.steps), False)
             else:
                 for _, branch in branches_of(step):
@@ -150,12 +154,25 @@ def _record(recording: Recording, title: str, fields: _Fields) -> type[models.Ou
     for name, (what, always) in fields.items():
         _check_name(recording, name, "field")
         if isinstance(what, _Fields):
-            inner = _record(recording, f"{title}{_camel(name)}", what)
+            inner = _record_of_loop(recording, f"{title}{_camel(name)}", what)
             made[name] = (list[inner], Field(default_factory=list))  # type: ignore[valid-type] # made just now
         else:
             kind, told = _type_of(recording, what, f"{title}{_camel(name)}"), getattr(what, "name", None)
             made[name] = (kind, Field(description=told)) if always else (kind | None, Field(None, description=told))
     return _made(title, models.Output, made)
+
+
+def _record_of_loop(recording: Recording, title: str, fields: _Fields) -> Any:
+    if fields.flatten is None:
+        return _record(recording, title, fields)
+    rule: Rule = fields[fields.flatten][0]
+    if rule.kind == "table" and rule.columns is None:
+        return dict[str, Any]  # what its headings are is known when they are read
+    others = {name: field for name, field in fields.items() if name != fields.flatten}
+    rows = rule.fields or {name: Rule(on=rule.on) for name in rule.columns or ()}
+    return _record(
+        recording, title, _Fields({**others, **{name: (one, not one.optional) for name, one in rows.items()}})
+    )
 
 
 def _type_of(recording: Recording, rule: Rule, title: str) -> Any:

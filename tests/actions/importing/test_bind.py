@@ -48,7 +48,7 @@ def steps_of(found: Bound) -> list[dict[str, Any]]:
             "20014030",
             "{{ input.apn | slice(0, 3) }}-{{ input.apn | slice(3, 5) }}-{{ input.apn | slice(5) }}",
         ),
-        ("200-14", APN, "{{ input.apn | slice(0, 6) }}"),
+        ("200-14", APN, "200-14"),
         ("14", "14", "{{ input.apn }}"),
         ("2014", "14", "2014"),
         ("x {{ input.other }} 200-14-030", APN, "x {{ input.other }} {{ input.apn }}"),

@@ -39,10 +39,11 @@ def literals(draw: st.DrawFn) -> str:
 
 
 def variants(literal: str) -> list[str]:
-    """How people and sites write one value: as it is, without marks, only its digits, in capitals, in small letters."""
+    """How people and sites write one value: as it is, without marks, only its digits if they are many enough to be
+    telling, in capitals, in small letters."""
     digits = re.sub(r"[^0-9]", "", literal)
     bare = "".join(character for character in literal if character.isalnum())
-    found = [literal, bare, *([digits] if len(digits) >= 5 else [])]
+    found = [literal, bare, *([digits] if len(digits) >= 6 else [])]
     return list(dict.fromkeys([*found, *map(str.upper, found), *map(str.lower, found)]))
 
 

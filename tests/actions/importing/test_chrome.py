@@ -201,7 +201,7 @@ def test_fields_that_are_not_known_are_kept_in_notes_and_told() -> None:
 def test_a_custom_step_of_others_is_left_out_and_told() -> None:
     found = imported(GOTO, {"type": "customStep", "name": "TimeoutStep", "parameters": {"ms": 5}})
     assert len(found.recording.steps) == 1
-    assert "step 2 (customStep): the custom step 'TimeoutStep' is not one of ours" in str(found.remarks[0])
+    assert "after step 1, customStep: the custom step 'TimeoutStep' is not one of ours" in str(found.remarks[0])
     assert '{"ms": 5}' in str(found.remarks[0])
 
 
@@ -263,7 +263,7 @@ def test_keys_of_other_keyboards_are_pressed_and_those_of_none_left_out() -> Non
     assert [step.key for step in found.recording.steps if isinstance(step, Press)] == ["é", "é", "日", "日"]
     assert len(found.remarks) == 8
     assert str(found.remarks[0]) == (
-        "step 6 (keyDown): the key Unidentified is none that can be pressed, and is left out"
+        "after step 5, keyDown: the key Unidentified is none that can be pressed, and is left out"
     )
     check_recording(found.recording, "flow", javascript=False)
 
@@ -422,3 +422,47 @@ def test_every_public_recording_is_read_step_by_step(path: Path) -> None:
             assert [list(chain) for chain in getattr(ours, "on")] == step["selectors"]  # noqa: B009 not all have it
     check_recording(recording, path.name, javascript=False)
     assert parse_recording(dump_yaml(recording), "flow.yaml") == recording
+
+
+LATER: Final = {"type": "click", "selectors": ["#later"], "glow": 1}
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"type": "waitForText", "selectors": ["#a"], "text": "Ready"},
+        {"type": "assertTitle", "value": "Parcels"},
+        {"type": "screenshot", "name": "x.png"},
+        {"type": "setGeolocation", "latitude": 1.5},
+    ],
+)
+def test_a_step_of_an_unknown_type_is_left_out_where_nothing_depends_on_it(unknown: dict[str, Any]) -> None:
+    found = imported(GOTO, unknown, LATER)
+    assert [step.do for step in found.recording.steps] == ["goto", "click"]
+    first, second = map(str, found.remarks)
+    assert first.startswith(
+        f"after step 1, {unknown['type']}: the type of step '{unknown['type']}' is not known, and it"
+    )
+    assert second.startswith("step 2 (click): the field glow"), "notes count steps as the table does"
+    assert found.recording.notes == (first, second)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "complaint"),
+    [
+        ({"type": "clik"}, "did you mean 'click'?"),
+        ({"type": "Navigate"}, "did you mean 'navigate'?"),
+        ({"type": "tap", "selectors": ["#a"]}, "it has selectors, so what comes after may depend on it"),
+        ({"type": "setField", "value": "x"}, "it has value, so"),
+        ({"type": "leave", "assertedEvents": [{"type": "navigation"}]}, "it has assertedEvents, so"),
+        ({"type": "waitAndGo", "assertedEvents": [{"type": "navigation"}]}, "it has assertedEvents, so"),
+        ({"type": "if"}, "there is no type of step 'if'"),
+        ({"type": "customStep", "name": "else", "parameters": {}}, "the custom step 'else' parts branches"),
+        ({"type": "customStep", "name": "end-if", "parameters": {}}, "the custom step 'end-if' parts branches"),
+    ],
+)
+def test_a_step_of_an_unknown_type_that_others_depend_on_is_refused(unknown: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        imported(GOTO, unknown, LATER)
+    assert "step 2" in str(refused.value)
+    assert complaint in str(refused.value)

@@ -44,8 +44,8 @@ def test_an_invented_extension_is_read_and_what_does_not_map_is_told() -> None:
     assert [str(remark) for remark in found.remarks] == [
         "read by the mapping of Tapedeck",
         "the field deck.version of the document is not in the mapping",
-        "the action 'doodle' is not in the mapping and is left out: 1 step (6)",
-        "the field pressure of 'tap' is not in the mapping: 2 steps (2, 7)",
+        "the action 'doodle' is not in the mapping and is left out: 1 step (after 4)",
+        "the field pressure of 'tap' is not in the mapping: 2 steps (2, 5)",
     ]
     assert found.recording.notes == tuple(map(str, found.remarks))
     check_recording(found.recording, "tapedeck", javascript=False)
@@ -110,7 +110,7 @@ def test_one_step_a_line_is_a_format_too() -> None:
     )
     found = import_recording('{"a": "go", "u": "https://a.test/"}\n\n{"a": "x"}\n', "reel.jsonl", mapping=mapping)
     assert found.recording.id == "reel"
-    assert "the action 'x' is not in the mapping and is left out: 1 step (2)" in map(str, found.remarks)
+    assert "the action 'x' is not in the mapping and is left out: 1 step (after 1)" in map(str, found.remarks)
 
 
 def test_a_line_about_the_recorder_itself_is_left_out_and_told() -> None:
@@ -121,7 +121,7 @@ def test_a_line_about_the_recorder_itself_is_left_out_and_told() -> None:
         '{"browser": "chromium"}\n{"a": "go", "u": "https://a.test/"}\n', "r.jsonl", mapping=mapping
     )
     assert [step["do"] for step in steps_of(found)] == ["goto"]
-    assert "what has no action at 'a' and is left out: 1 step (1)" in map(str, found.remarks)
+    assert "what has no action at 'a' and is left out: 1 step (before 1)" in map(str, found.remarks)
 
 
 def test_addresses_without_a_host_belong_to_what_the_document_or_the_mapping_says() -> None:
@@ -267,3 +267,114 @@ def test_a_field_gets_a_name_that_a_record_can_have(heading: str, name: str) -> 
     found = read({"steps": steps}, mapping)
     assert steps_of(found)[1]["field"] == name
     check_recording(found.recording, "my", javascript=False)
+
+
+def test_names_and_ids_with_dots_are_selectors() -> None:
+    """In quotes of CSS and XPath what the recorder wrote is data, whatever it is."""
+    prefixes = '{"id=": "#", "name=": "[name=\\"{}\\"]", "title=": "xpath///*[@title=\\"{}\\"]", "sel=": "#"}'
+    mapping = REEL + f"  tap: {{do: click, fields: {{on: {{from: at, prefixes: {prefixes}}}}}}}\n"
+    written = ["id=form.parcel:no", "id=7", "id=plain", "name=a.b", 'name=say "so"', 'title=5" pipe', "sel=form > a.b"]
+    steps = [{"kind": "open", "url": "https://a.test/"}, *({"kind": "tap", "at": one} for one in written)]
+    found = read({"steps": steps}, mapping)
+    assert [step["on"] for step in steps_of(found)[1:]] == [
+        r"#form\.parcel\:no",
+        r"#\37 ",
+        "#plain",
+        '[name="a.b"]',
+        r'[name="say \"so\""]',
+        "xpath///*[@title='5\" pipe']",
+        "#form > a.b",
+    ]
+    check_recording(found.recording, "my", javascript=False)
+
+
+CASES: Final = (
+    REEL
+    + """\
+  set:
+    - {when: {type: [checkbox, radio]}, do: check, fields: {on: css, checked: {from: value, type: yes_no}}}
+    - when: {enter: true}
+      steps:
+        - {do: type, fields: {on: css, text: value}}
+        - {do: press, fields: {key: {constant: Enter}}}
+    - {when: {type: text}, do: type, fields: {on: css, text: value}}
+"""
+)
+
+
+def test_one_action_is_another_step_by_its_value_or_several() -> None:
+    steps = [
+        {"kind": "open", "url": "https://a.test/"},
+        {"kind": "set", "type": "radio", "css": "#a", "value": "on"},
+        {"kind": "set", "type": "colour", "css": "#c", "value": "red"},
+        {"kind": "set", "type": "text", "css": "#b", "value": "x", "enter": True, "glow": 1},
+        {"kind": "set", "type": "text", "css": "input[type=password]", "value": "y", "enter": False},
+    ]
+    found = read({"steps": steps}, CASES)
+    assert steps_of(found)[1:] == [
+        {"do": "check", "on": "#a"},
+        {"do": "type", "on": "#b", "text": "x"},
+        {"do": "press", "key": "Enter"},
+        {"do": "type", "on": "input[type=password]", "text": "y"},
+    ]
+    told = list(map(str, found.remarks[1:]))
+    assert told[:2] == [
+        "no case of the action 'set' fits, and it is left out: 1 step (after 2)",
+        "the field glow of 'set' is not in the mapping: 1 step (3 to 4)",
+    ]
+    assert told[2].startswith("step 5 (set): types a password")
+
+
+@pytest.mark.parametrize(
+    ("case", "complaint"),
+    [
+        ("{when: {a: 1}}", "actions.set: needs either do, with fields, or steps"),
+        ("{do: goto, fields: {url: u}, steps: [{do: back}]}", "actions.set: needs either do, with fields, or steps"),
+        ("[{do: back}, {do: fly}]", "actions.set.1: there is no step 'fly'"),
+        ("{steps: [{do: goto}]}", "actions.set.steps.0: goto needs the field 'url'"),
+        ("[]", "actions.set: "),
+    ],
+)
+def test_a_wrong_case_is_refused_with_its_place(case: str, complaint: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        parse_mapping(f"{REEL}  set: {case}\n", "map.yaml")
+    assert complaint in str(refused.value)
+
+
+TAP: Final = REEL + "  tap: {do: click, fields: {on: css}}\n"
+
+
+def taps(*kinds: str) -> list[dict[str, str]]:
+    """Each tap has a number of its own."""
+    steps = [{"kind": kind, "css": f"#n{number}"} for number, kind in enumerate(kinds, 1)]
+    return [{"kind": "open", "url": "https://a.test/"}, *steps]
+
+
+@pytest.mark.parametrize("more", ["", "ignore: {actions: [if, else, end]}\n"])
+def test_of_a_condition_neither_branch_is_done(more: str) -> None:
+    kinds = ["tap", "if", "tap", "times", "tap", "end", "else", "tap", "end", "tap"]
+    found = read({"steps": taps(*kinds)}, TAP + more)
+    assert [step["on"] for step in steps_of(found)[1:]] == ["#n1", "#n10"]
+    (told,) = [str(one) for one in found.remarks if "condition" in str(one)]
+    assert told.startswith(
+        "after step 2, if: a condition cannot be carried over, and all of it is left out: 8 steps (if,"
+    )
+
+
+def test_conditions_may_have_other_names() -> None:
+    branches = "branches: {begin: [wenn], else: [sonst], end: [fertig]}\n"
+    found = read({"steps": taps("wenn", "tap", "sonst", "tap", "fertig", "tap")}, TAP + branches)
+    assert [step["on"] for step in steps_of(found)[1:]] == ["#n6"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "complaint"),
+    [
+        (["tap", "else", "tap", "end"], "step 3 (else): has no condition before it"),
+        (["if", "tap", "else", "tap"], "step 2 (if): is a condition that cannot be carried over, and has no end"),
+    ],
+)
+def test_branches_that_cannot_be_told_are_refused(kinds: list[str], complaint: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read({"steps": taps(*kinds)}, TAP)
+    assert complaint in str(refused.value)

@@ -117,20 +117,20 @@ async def test_an_alternative_that_comes_late_wins_over_none(played: Played) -> 
     assert played.times[-1].seconds >= 0.2
 
 
-async def test_what_a_loaded_page_does_not_have_is_a_changed_layout_and_names_the_step(played: Played) -> None:
+async def test_what_a_page_does_not_have_is_a_failed_action_and_names_the_step(played: Played) -> None:
     with pytest.raises(Failed) as failed:
         await played.on("<h1>N</h1>", {"do": "click", "on": ["aria/Search", "#no"], "timeout_seconds": 0.3})
     failure = failed.value.failure
-    assert failure.kind is FailureKind.LAYOUT_CHANGED
+    assert failure.kind is FailureKind.ACTION_FAILED
     assert failure.message.startswith(
         "step 2 (click aria/Search): the page http://site.example/page has no aria/Search"
     )
 
 
-async def test_what_is_there_but_hidden_is_a_timeout(played: Played) -> None:
+async def test_what_is_there_but_hidden_is_a_failed_action(played: Played) -> None:
     with pytest.raises(Failed, match="is there, but hidden") as failed:
         await played.on("<h1>N</h1><p id=p hidden>x</p>", {"do": "click", "on": "#p", "timeout_seconds": 0.3})
-    assert failed.value.failure.kind is FailureKind.TIMEOUT
+    assert failed.value.failure.kind is FailureKind.ACTION_FAILED
 
 
 async def test_frames_are_told_by_their_numbers(played: Played) -> None:
@@ -213,3 +213,23 @@ async def test_a_value_that_names_nothing_is_the_items_fault(played: Played) -> 
     with pytest.raises(Failed, match=r"step 2.*is empty, and names no element") as failed:
         await played.on(PLAIN, {"do": "click", "on": ".row {{ input.n }}"}, given={"n": ""})
     assert failed.value.failure.kind is FailureKind.INVALID_INPUT
+
+
+async def test_a_failure_in_a_frame_leaves_what_stands_there(played: Played) -> None:
+    played.shows("/inner", "<h1>Inner</h1><input id=t>")
+    frame = "<h1>Outer</h1><iframe src='http://other.example/inner'></iframe>"
+    typed = {"do": "type", "on": "#t", "text": "seen", "frame": [0]}
+    missing = {"do": "click", "on": "#gone", "timeout_seconds": 0.3}
+    for where in ({"frame": [0]}, {"target": "http://other.example/inner"}):
+        played.browser.pages.clear()
+        with pytest.raises(Failed, match="action_failed"):
+            await played.on(frame, typed, {**missing, **where})
+        assert played.browser.refused is not None
+        assert b"Outer" in played.browser.refused.body
+        kept = played.browser.pages["refused-frame"]
+        assert (kept.text_of("h1"), kept.url) == ("Inner", "http://other.example/inner")
+        assert b'value="seen"' in kept.page.body
+    played.browser.pages.clear()
+    with pytest.raises(Failed, match="action_failed"):
+        await played.on(frame, missing)
+    assert "refused-frame" not in played.browser.pages

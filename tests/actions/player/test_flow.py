@@ -147,7 +147,7 @@ async def test_a_record_that_does_not_exist_is_known_at_once(played: Played) -> 
     assert time.monotonic() - began < HANGING_SECONDS
     assert played.browser.pages["html"].text_of("#d") == "No parcel found"
     hidden = "<h1>Q</h1><p hidden>No parcel found</p>"
-    with pytest.raises(Failed, match="layout_changed"):
+    with pytest.raises(Failed, match="action_failed"):
         await played.on(hidden, {"do": "click", "on": "#x", "timeout_seconds": 0.3}, not_found=[{"text": "no parcel"}])
 
 

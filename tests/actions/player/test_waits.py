@@ -55,10 +55,10 @@ async def test_what_comes_is_waited_for(played: Played) -> None:
         played.times.clear()
 
 
-async def test_what_does_not_come_is_a_timeout(played: Played) -> None:
+async def test_what_does_not_come_is_a_failed_action(played: Played) -> None:
     await played.on(BODY, {"do": "wait_for", "on": "li:nth-child(3)"})
     for wait in NEVER:
         with pytest.raises(Failed) as failed:
             await played.play({"do": "wait_for", "timeout_seconds": 0.3, **wait})
-        assert (wait, failed.value.failure.kind) == (wait, FailureKind.TIMEOUT)
+        assert (wait, failed.value.failure.kind) == (wait, FailureKind.ACTION_FAILED)
         assert played.times[-1].seconds >= 0.3

@@ -47,6 +47,7 @@ def name_problems(recording: Recording) -> Iterator[Problem]:
             if objection := objection_to_name(name):
                 yield of_step(one, path, objection)
     yield from _field_problems(placed)
+    yield from _flatten_problems(placed)
     yield from _page_problems(placed, page_names(recording))
     yield from _file_problems(placed)
 
@@ -89,7 +90,7 @@ def _field_problems(steps: list[Placed]) -> Iterator[Problem]:
                         placed, "", "what is extracted in a loop needs the loop's collect: a name for the list"
                     )
             case (ForEach() | RepeatUntil()) as step if step.collect is not None:
-                path, field, shape = "collect", step.collect, ("loop", placed.place)
+                path, field, shape = "collect", step.collect, ("loop", placed.place, step.flatten)
                 if not any(step is loop for other in steps if isinstance(other.step, Extract) for loop in other.loops):
                     yield of_step(placed, "collect", "nothing is extracted in this loop; remove it")
             case _:
@@ -100,6 +101,22 @@ def _field_problems(steps: list[Placed]) -> Iterator[Problem]:
             yield of_step(placed, path, what)
 
 
+def _flatten_problems(steps: list[Placed]) -> Iterator[Problem]:
+    for placed in steps:
+        loop = placed.step
+        if not isinstance(loop, (ForEach, RepeatUntil)) or loop.flatten is None:
+            continue
+        own = [one.step for one in steps if one.loops and one.loops[-1] is loop and isinstance(one.step, Extract)]
+        named = [step for step in own if step.field == loop.flatten]
+        if loop.collect is None:
+            yield of_step(placed, "flatten", "needs collect, the name of the list that gets the rows")
+        elif not named:
+            yield of_step(placed, "flatten", f"nothing in this loop extracts {loop.flatten!r}")
+        elif not all(step.kind == "table" or step.fields for step in named):
+            what = f"{loop.flatten!r} has no rows: it must be a table, or a list with fields"
+            yield of_step(placed, "flatten", what)
+
+
 def _shape(rule: Rule) -> tuple[Any, ...]:
     fields = {name: _shape(inner) for name, inner in (rule.fields or {}).items()}
     kind = rule.kind if rule.kind in ("list", "table", "count") else "text"
@@ -108,7 +125,7 @@ def _shape(rule: Rule) -> tuple[Any, ...]:
 
 def _both_collect(one: tuple[Any, ...], other: tuple[Any, ...], first: Placed, second: Placed) -> bool:
     """Two loops may fill one list when only one of them is ever gone through."""
-    return one[0] == other[0] == "loop" and _exclude_each_other(first.place, second.place)
+    return one[0] == other[0] == "loop" and one[2] == other[2] and _exclude_each_other(first.place, second.place)
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------

@@ -6,18 +6,22 @@ needs (clicks without offsets, fields of newer versions), and else as strict as 
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 from swath.actions.explaining import ACTIONS
 from swath.actions.importing.alternatives import usable
 from swath.actions.importing.assembling import assembled, check_length, made_step, shortened
+from swath.actions.importing.branching import is_flow_word
 from swath.actions.importing.cautions import cautions_on
 from swath.actions.importing.chrome_steps import NAMES, STEPS, events_of, seconds_of
 from swath.actions.importing.fields import Fields
 from swath.actions.importing.imported import Imported, Remark
+from swath.actions.importing.numbering import Numbering
 from swath.actions.importing.recorded import as_recorded
 from swath.actions.language.recording import DEFAULT_STEP_SECONDS
 from swath.actions.language.step import MAIN, Acting
@@ -32,6 +36,12 @@ _EMPTY_PAGES: Final = frozenset({"about:blank", "chrome://newtab/", "chrome://ne
 # What Chrome says of a key that an input method has swallowed, that begins an accent, or that no driver has.
 _NO_KEYS: Final = frozenset({"Unidentified", "Process", "Dead", "Compose", *(f"F{number}" for number in range(13, 25))})
 _MOST_KEPT_CHARS: Final = 3_000
+_LOOKS: Final = re.compile(
+    r"wait|assert|expect|verify|comment|note|log|print|screenshot|pause|sleep|delay", re.IGNORECASE
+)
+_ACTS: Final = ("assertedEvents", "selectors", "selector", "value", "key", "url", "x", "y", "steps")
+_LOWER: Final = tuple(name.lower() for name in STEPS)
+_ALIKE: Final = 0.8
 
 
 class ChromeImporter:
@@ -55,11 +65,14 @@ class ChromeImporter:
         if attribute is not None:
             remarks.append(Remark(f"selectors were made of the attribute {attribute} where it was there"))
         steps: list[AnyStep] = []
+        numbering = Numbering()
         for number, one in enumerate(given, 1):
             step = _step(_fields(number, one), remarks)
+            numbering.add(step is not None)
             if step is not None:
                 steps.append(step)
-        return assembled(title, _sure_of_keys(steps), remarks, seconds or DEFAULT_STEP_SECONDS)
+        told = map(numbering.told, remarks)
+        return assembled(title, _sure_of_keys(steps), told, seconds or DEFAULT_STEP_SECONDS)
 
 
 def _fields(number: int, given: Any) -> tuple[str, Fields]:
@@ -67,16 +80,34 @@ def _fields(number: int, given: Any) -> tuple[str, Fields]:
     if not isinstance(kind, str):
         raise BadInput(f"step {number}: is no step: it has no type")
     if kind not in STEPS and kind != _CUSTOM:
-        hint = f"Chrome has {', '.join(STEPS)} and {_CUSTOM}"
-        raise BadInput(f"step {number}: {UnknownName.of('type of step', shortened(kind, 50), STEPS, hint)}")
+        _check_left_out(number, kind, given)
     fields = Fields(given, f"step {number} ({kind})")
     fields.anything("type")
     return kind, fields
 
 
+def _check_left_out(number: int, kind: str, given: dict[str, Any]) -> None:
+    """Whether a step of a type that nobody knows can be left out: nothing that comes after it may depend on it. Raises
+    BadInput for one that acts, leads elsewhere or parts branches, and for a misspelt type."""
+    if _LOOKS.match(kind) and not given.get("assertedEvents"):
+        return
+    told = shortened(kind, 50)
+    hint = f"Chrome has {', '.join(STEPS)} and {_CUSTOM}"
+    error = UnknownName.of("type of step", told, STEPS, hint)
+    acts = next((name for name in _ACTS if given.get(name)), None)
+    if acts is None and not is_flow_word(kind) and not difflib.get_close_matches(kind.lower(), _LOWER, 1, _ALIKE):
+        return
+    why = f"; it has {acts}, so what comes after may depend on it, and it cannot be left out" if acts else ""
+    raise BadInput(f"step {number}: {error}{why}")
+
+
 def _step(read: tuple[str, Fields], remarks: list[Remark]) -> AnyStep | None:
     kind, fields = read
     place = fields.place
+    if kind not in STEPS and kind != _CUSTOM:
+        kept = shortened(json.dumps(fields.rest(), ensure_ascii=False), _MOST_KEPT_CHARS)
+        remarks.append(Remark(f"the type of step {kind!r} is not known, and it is left out: {kept}", place))
+        return None
     common = {
         "timeout_seconds": seconds_of(fields),
         "target": fields.text("target"),
@@ -115,6 +146,9 @@ def _custom(fields: Fields, remarks: list[Remark]) -> dict[str, Any] | None:
     name, parameters = fields.needed_text("name"), fields.anything("parameters")
     if isinstance(parameters, dict) and (name in ACTIONS or (name == _OURS and "do" in parameters)):
         return parameters if name == _OURS else {**parameters, "do": name}
+    if is_flow_word(name):
+        told = "parts branches, and without it all of them would be done; write an if step in their place"
+        raise BadInput(f"{fields.place}: the custom step {name!r} {told}")
     kept = shortened(json.dumps(parameters, ensure_ascii=False), _MOST_KEPT_CHARS)
     remarks.append(
         Remark(f"the custom step {name!r} is not one of ours and is left out; its parameters: {kept}", fields.place)

@@ -5,7 +5,7 @@ Made by chrome.py, by mapped.py, and by importers of installed packages; shown b
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -14,14 +14,24 @@ from swath.actions.language.recording import Recording
 __all__ = ["Imported", "Importer", "Remark"]
 
 
+_MOST_STEPS: Final = 10
+
+
 class Remark(msgspec.Struct, frozen=True):
-    """Something to know. `place` says of which step, as the recorder counts them: `step 3 (click)`."""
+    """Something to know. `place` says of which step: `step 3 (click)`; `steps` are the numbers of several. An importer
+    gives the steps of the recording that people get, not those of the recorder's file."""
 
     text: str
     place: str = ""
+    steps: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.text}" if self.place else self.text
+        told = f"{self.place}: {self.text}" if self.place else self.text
+        return f"{told}: {self._counted()}" if self.steps else told
+
+    def _counted(self) -> str:
+        shown = ", ".join(self.steps[:_MOST_STEPS]) + (", …" if len(self.steps) > _MOST_STEPS else "")
+        return f"{len(self.steps)} step{'' if len(self.steps) == 1 else 's'} ({shown})"
 
 
 class Imported(msgspec.Struct, frozen=True):

@@ -7,26 +7,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from swath.actions.checking.names import objection_to_name
 from swath.actions.explaining import ACTIONS
 from swath.actions.importing.alternatives import usable
 from swath.actions.importing.assembling import assembled, check_length, made_step, shortened
+from swath.actions.importing.branching import Branching
 from swath.actions.importing.cautions import cautions_on
 from swath.actions.importing.imported import Imported, Remark
-from swath.actions.importing.mapping import ActionMapping, RecorderMapping, Source, Sources
+from swath.actions.importing.mapping import ActionCase, ActionMapping, RecorderMapping, Source, Sources
+from swath.actions.importing.numbering import Numbering
 from swath.actions.importing.recorded import as_recorded
+from swath.actions.language.quoting import in_selector
 from swath.actions.language.recording import DEFAULT_STEP_SECONDS
+from swath.actions.language.selector import part_of
 from swath.actions.language.step import MOST_SECONDS
 from swath.actions.language.steps import AnyStep
 from swath.domain.errors import BadInput
 
 __all__ = ["read_mapped"]
 
-_MOST_PLACES: Final = 10
 _MOST_AROUND: Final = 10
+_COMPOUND: Final = re.compile(r"[\s>+~,\[]")  # of several parts: no id
+_THEIRS: Final = "{{ input.theirs }}"
 _YES: Final = frozenset({"true", "yes", "1", "on"})
 _NO: Final = frozenset({"false", "no", "0", "off", ""})
 
@@ -41,7 +46,8 @@ def read_mapped(document: Any, mapping: RecorderMapping, title: str) -> Imported
     seconds = None if mapping.step_seconds is None else _value(document, mapping.step_seconds, "step_seconds")
     base_url = None if mapping.base_url is None else _base_url(_value(document, mapping.base_url, "base_url"))
     reading = _Reading(mapping, base_url)
-    steps = [step for number, one in enumerate(given, 1) if (step := reading.step(number, one)) is not None]
+    steps = [step for number, one in enumerate(given, 1) for step in reading.steps(number, one)]
+    reading.branching.check_ended()
     if not steps:
         reading.refuse_what_has_no_action()
     remarks = [Remark(f"read by the mapping of {mapping.name}"), *_unused_around(document, mapping), *reading.remarks()]
@@ -57,28 +63,43 @@ class _Reading:
         self._without: list[int] = []
         self._actions: dict[str, list[int]] = {}
         self._fields: dict[str, list[int]] = {}
+        self._cases: dict[str, list[int]] = {}
         self._told: list[Remark] = []
+        self._numbering = Numbering()
+        self.branching = Branching(mapping.branches.words)
 
-    def step(self, number: int, given: Any) -> AnyStep | None:
+    def steps(self, number: int, given: Any) -> list[AnyStep]:
         """None for an action that is ignored or not known, and for what has none: a recorder may tell of itself in the
         first line."""
+        made = list(self._steps(number, given))
+        self._numbering.add(len(made))
+        return made
+
+    def _steps(self, number: int, given: Any) -> Iterator[AnyStep]:
         action = _one(given, self._mapping.action)
         if action is None and isinstance(given, dict):
             self._without.append(number)
-            return None
+            return
         if isinstance(action, bool) or not isinstance(action, (str, int)):
             raise self._no_action(number)
         name = str(action)
-        if name in self._mapping.ignore.actions:
-            return None
-        known = self._mapping.actions.get(name)
-        if known is None:
+        cases = self._mapping.actions.get(name)
+        if self.branching.takes(number, name, known=cases is not None) or name in self._mapping.ignore.actions:
+            return
+        if cases is None:
             self._actions.setdefault(name, []).append(number)
-            return None
-        place = f"step {number} ({name})"
+            return
+        case = next((one for one in cases if _fits(one, given)), None)
+        if case is None:
+            self._cases.setdefault(name, []).append(number)
+            return
+        self._note_unused(number, name, given, [path for one in cases for path in one.when], case.made)
+        for one in case.made:
+            yield self._step(f"step {number} ({name})", given, one)
+
+    def _step(self, place: str, given: Any, known: ActionMapping) -> AnyStep:
         sources = {**self._of_each(known), **known.fields}
         made = {field: _made(given, field, several, place) for field, several in sources.items()}
-        self._note_unused(number, name, given, sources)
         theirs = {field: made[field] for field in made if all(one.constant is None for one in sources[field])}
         made |= as_recorded(theirs, place, self._told)
         if "on" in made:
@@ -97,27 +118,32 @@ class _Reading:
 
     def remarks(self) -> Iterator[Remark]:
         """What did not map, with how often and where."""
+        yield from map(self._numbering.told, self._unmapped())
+        yield from map(self._numbering.told, (*self.branching.told, *self._told))
+
+    def _unmapped(self) -> Iterator[Remark]:
         if self._without:
             told = f"has no action at {self._mapping.action!r} and is left out"
-            yield Remark(f"what {told}: {_counted(self._without)}")
+            yield Remark(f"what {told}", steps=_spelt_all(self._without))
         for name, places in self._actions.items():
-            yield Remark(f"the action {name!r} is not in the mapping and is left out: {_counted(places)}")
+            told = f"the action {name!r} is not in the mapping and is left out"
+            yield Remark(told, steps=_spelt_all(places))
+        for name, places in self._cases.items():
+            yield Remark(f"no case of the action {name!r} fits, and it is left out", steps=_spelt_all(places))
         for name, places in self._fields.items():
-            yield Remark(f"the field {name} is not in the mapping: {_counted(places)}")
-        yield from self._told
+            yield Remark(f"the field {name} is not in the mapping", steps=_spelt_all(places))
 
     def _of_each(self, known: ActionMapping) -> dict[str, Sources]:
         fields = ACTIONS[known.do].model_fields
         return {name: several for name, several in self._mapping.each.items() if name in fields}
 
-    def _note_unused(self, number: int, action: str, given: Any, sources: Mapping[str, Sources]) -> None:
-        used = [self._mapping.action, *self._mapping.ignore.fields]
-        used += [
-            path
-            for several in (*sources.values(), *self._mapping.each.values())
-            for one in several
-            for path in one.paths
-        ]
+    def _note_unused(
+        self, number: int, action: str, given: Any, asked: Sequence[str], made: Sequence[ActionMapping]
+    ) -> None:
+        """`asked` are the paths that decide which case it is."""
+        used = [self._mapping.action, *self._mapping.ignore.fields, *asked]
+        sources = [several for one in made for several in one.fields.values()]
+        used += [path for several in (*sources, *self._mapping.each.values()) for one in several for path in one.paths]
         covered = [_pattern(path) for path in used]
         for path in sorted(set(_leaves(given))):
             if not any(pattern.match(path) for pattern in covered):
@@ -179,8 +205,21 @@ def _converted(value: Any, source: Source, place: str) -> Any:
 def _prefixed(value: str, source: Source) -> str:
     for theirs in sorted(source.prefixes, key=len, reverse=True):
         if value.startswith(theirs):
-            return source.prefixes[theirs] + value.removeprefix(theirs)
-    return source.prefix + value
+            return _selector(source.prefixes[theirs], value.removeprefix(theirs))
+    return _selector(source.prefix, value)
+
+
+def _selector(ours: str, rest: str) -> str:
+    """`{}` in ours is where the rest stands, as data: `[name="{}"]`. So does an id after `#`, which may have dots."""
+    before, mark, after = ours.partition("{}")
+    if not mark and (not ours.endswith("#") or _COMPOUND.search(rest)):
+        return ours + rest
+    text = f"{before}{_THEIRS}{after}"
+    part = part_of(text)
+    try:
+        return text.removesuffix(part.value) + in_selector(part, lambda _: rest)
+    except ValueError:
+        return before + rest + after  # what is wrong with it is said with the other alternatives
 
 
 def _spelt(value: Any) -> str:
@@ -283,6 +322,13 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(r"\.".join(parts) + r"(?:\.|$)")
 
 
-def _counted(places: list[int]) -> str:
-    shown = ", ".join(map(str, places[:_MOST_PLACES])) + (", …" if len(places) > _MOST_PLACES else "")
-    return f"{len(places)} step{'' if len(places) == 1 else 's'} ({shown})"
+def _fits(case: ActionCase, given: Any) -> bool:
+    """Whether the step has, at each path that is asked for, one of the values."""
+    return all(
+        any(found is not None and _spelt(found) in map(_spelt, values) for found in _found(given, path.split(".")))
+        for path, values in case.when.items()
+    )
+
+
+def _spelt_all(numbers: list[int]) -> tuple[str, ...]:
+    return tuple(map(str, numbers))

@@ -6,6 +6,7 @@ mapped.py reads recordings by it. The how-to "Import another recorder" shows one
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -13,11 +14,12 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from swath.actions.explaining import ACTIONS
+from swath.actions.importing.branching import Words
 from swath.domain.errors import BadInput
 from swath.domain.explain import describe_validation
 from swath.sites.strict_yaml import parse_yaml
 
-__all__ = ["ActionMapping", "RecorderMapping", "Source", "parse_mapping", "read_mapping"]
+__all__ = ["ActionCase", "ActionMapping", "RecorderMapping", "Source", "parse_mapping", "read_mapping"]
 
 _MOST_BYTES: Final = 1 << 20
 
@@ -37,7 +39,8 @@ class Source(_Part):
     """Where a value of ours comes from: the first of some fields of theirs that is there, or a constant.
 
     `values` translates; what is not in it stays as it is, or becomes `otherwise`. `prefixes` translates the beginnings
-    of selectors (`css=` → `css/`), `prefix` is put before them, `scale` multiplies, `type` converts.
+    of selectors (`css=` → `css/`, `name=` → `[name="{}"]`), `prefix` is put before them, `scale` multiplies, `type`
+    converts.
     """
 
     paths: tuple[FieldPath, ...] = Field(default=(), alias="from", max_length=20)
@@ -74,25 +77,77 @@ Sources = Annotated[tuple[Source, ...], BeforeValidator(_as_sources), Field(min_
 
 
 class ActionMapping(_Part):
-    """What one action of theirs is with us: the step, and where each of its fields comes from. Of several sources for
-    `on` each that is there is an alternative; for any other field the first one counts."""
+    """A step of ours, and where each of its fields comes from. Of several sources for `on` each that is there is an
+    alternative; for any other field the first one counts."""
 
     do: str
     fields: dict[str, Sources] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_a_step(self) -> Self:
-        model = ACTIONS.get(self.do)
-        if model is None:
-            raise ValueError(f"there is no step {self.do!r}; there is {', '.join(ACTIONS)}")
-        known = {field.alias or name for name, field in model.model_fields.items()} - {"do"}
-        for name in self.fields:
-            if name not in known:
-                raise ValueError(f"{self.do} has no field {name!r}; it has {', '.join(sorted(known))}")
-        for name, field in model.model_fields.items():
-            if field.is_required() and name != "do" and name not in self.fields:
-                raise ValueError(f"{self.do} needs the field {name!r}: say where it comes from")
+        _check_step(self.do, self.fields)
         return self
+
+
+def _as_values(given: Any) -> Any:
+    return _as_tuple(given) if isinstance(given, list) else (given,)
+
+
+Values = Annotated[tuple[Scalar, ...], BeforeValidator(_as_values), Field(min_length=1, max_length=100)]
+
+
+class ActionCase(_Part):
+    """What one action of theirs is with us: a step, or several `steps` in their order. `when`: only if the fields at
+    these paths have one of these values."""
+
+    when: dict[FieldPath, Values] = Field(default_factory=dict, max_length=20)
+    do: str | None = None
+    fields: dict[str, Sources] = Field(default_factory=dict)
+    steps: Annotated[tuple[ActionMapping, ...], BeforeValidator(_as_tuple), Field(max_length=20)] = ()
+
+    @model_validator(mode="after")
+    def _says_what_it_is(self) -> Self:
+        if (self.do is None) != bool(self.steps) or (self.steps and self.fields):
+            raise ValueError("needs either do, with fields, or steps, a list of such")
+        if self.do is not None:
+            _check_step(self.do, self.fields)
+        return self
+
+    @property
+    def made(self) -> tuple[ActionMapping, ...]:
+        """The steps."""
+        return self.steps if self.do is None else (ActionMapping.model_construct(do=self.do, fields=self.fields),)
+
+
+Cases = Annotated[tuple[ActionCase, ...], BeforeValidator(_as_sources), Field(min_length=1, max_length=50)]
+
+
+def _check_step(do: str, fields: dict[str, Sources]) -> None:
+    """Raises ValueError."""
+    model = ACTIONS.get(do)
+    if model is None:
+        raise ValueError(f"there is no step {do!r}; there is {', '.join(ACTIONS)}")
+    known = {field.alias or name for name, field in model.model_fields.items()} - {"do"}
+    for name in fields:
+        if name not in known:
+            raise ValueError(f"{do} has no field {name!r}; it has {', '.join(sorted(known))}")
+    for name, field in model.model_fields.items():
+        if field.is_required() and name != "do" and name not in fields:
+            raise ValueError(f"{do} needs the field {name!r}: say where it comes from")
+
+
+class Branches(_Part):
+    """Actions that begin a condition, part its branches, and end it, where they have other names than `if`, `else` and
+    `end`."""
+
+    begin: tuple[str, ...] = ()
+    otherwise: tuple[str, ...] = Field(default=(), alias="else")
+    end: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> Words:
+        """As branching.py takes them."""
+        return Words(self.begin, self.otherwise, self.end)
 
 
 class Ignored(_Part):
@@ -104,8 +159,8 @@ class Ignored(_Part):
 
 class RecorderMapping(_Part):
     """`steps` is the path to the list of steps, `.` when the document is that list; `action` the field that names what
-    is done. `base_url` is what addresses without a host belong to. `each` are fields of every action, for the steps
-    that have them."""
+    is done; of several cases of an action the first that fits counts. `base_url` is what addresses without a host
+    belong to. `each` are fields of every action, for the steps that have them."""
 
     swath_mapping: Literal[1]
     name: Annotated[str, Field(max_length=200)] = "another recorder"
@@ -116,7 +171,8 @@ class RecorderMapping(_Part):
     base_url: Source | None = None
     step_seconds: Source | None = None
     each: dict[str, Sources] = Field(default_factory=dict)
-    actions: dict[str, ActionMapping] = Field(min_length=1, max_length=500)
+    actions: dict[str, Cases] = Field(min_length=1, max_length=500)
+    branches: Branches = Branches()
     ignore: Ignored = Ignored()
 
     @model_validator(mode="after")
@@ -160,6 +216,14 @@ def parse_mapping(text: str, name: str) -> RecorderMapping:
     try:
         return RecorderMapping.model_validate_json(json.dumps(content))
     except ValidationError as error:
-        raise BadInput(f"{name}: {describe_validation(error, RecorderMapping)}") from None
+        raise BadInput(f"{name}: {_as_written(describe_validation(error, RecorderMapping), content)}") from None
     except TypeError:
         raise BadInput(f"{name}: has a date or another value that JSON does not know; write it in quotes") from None
+
+
+def _as_written(message: str, content: dict[str, Any]) -> str:
+    """An action that has one case has no number there."""
+    found = re.match(r"actions\.(?P<action>.+?)\.0(?=[.:])", message)
+    if found is None or not isinstance(content["actions"].get(found["action"]), dict):
+        return message
+    return f"actions.{found['action']}{message[found.end() :]}"

@@ -225,7 +225,7 @@ class Download(Acting):
 
 
 class Viewport(Step):
-    """The size of the window."""
+    """The size of the window, or of the one that `target` names."""
 
     do: Literal["set_viewport"]
     width: Annotated[int, Field(ge=100, le=10_000)]
@@ -234,6 +234,7 @@ class Viewport(Step):
     mobile: bool = False
     touch: bool = False
     landscape: bool = False
+    target: Text = "main"
 
 
 class NetworkConditions(Step):
@@ -275,7 +276,8 @@ class ForEach(Step):
     """The same steps for each element that matches (`on`), or for each of some `values`; at most so many.
 
     In it `{{ loop.index }}` counts from 1, and `{{ loop.value }}` is the value, or the text of the element. `collect`
-    names the field that gets a list of records, one for each turn, of what is extracted inside.
+    names the field that gets a list of records, one for each turn, of what is extracted inside. With `flatten`, the
+    name of a table or list among these, it gets the rows of all turns as one list, each with what else its turn has.
     """
 
     do: Literal["for_each"]
@@ -284,6 +286,7 @@ class ForEach(Step):
     steps: tuple[AnyStep, ...] = Field(min_length=1)
     most: Annotated[int, Field(ge=1, le=1_000)] = 100
     collect: FieldName | None = None
+    flatten: FieldName | None = None
     target: Text = "main"
     frame: tuple[Annotated[int, Field(ge=0, le=1_000)], ...] | None = Field(default=None, max_length=10)
 
@@ -295,13 +298,16 @@ class ForEach(Step):
 
 
 class RepeatUntil(Step):
-    """The same steps until a condition holds, at most so many times; more is a failure. `collect` as in for_each."""
+    """The same steps until a condition holds, at most so many times; more is a failure. The condition is looked at
+    after the last step that reads something and before those that lead on; where none reads, before each turn.
+    `collect` and `flatten` as in for_each."""
 
     do: Literal["repeat_until"]
     condition: Condition
     steps: tuple[AnyStep, ...] = Field(min_length=1)
     most: Annotated[int, Field(ge=1, le=1_000)] = 100
     collect: FieldName | None = None
+    flatten: FieldName | None = None
 
 
 class Try(Step):

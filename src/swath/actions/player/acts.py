@@ -108,6 +108,7 @@ class Acts:
         calls = self._ground.stage.calls
 
         async def do(found: Found, deadline: Deadline) -> None:
+            await self._ground.login.clicks(found.handle)
             ms = min(deadline.left_ms, TRIAL_MS + (how.hold_ms or 0))
             await gestures.touch(calls, found.handle, how, ms)
 
@@ -120,10 +121,11 @@ class Acts:
         return await self._ground.on_element(called(step), step, step.on, do)
 
     async def _type(self, step: kinds.Type) -> str | None:
-        text = self._ground.scope.text(step.text)
+        ground, text = self._ground, self._ground.scope.text(step.text)
 
         async def do(found: Found, deadline: Deadline) -> None:
-            await fields.fill(found.handle, text, self._ground.stage.inside.hands.key_ms, deadline)
+            if await fields.fill(found.handle, text, ground.stage.inside.hands.key_ms, deadline):
+                ground.login.typed(ground.stage.place_now(ground.scope.target(step.target), step.frame))
 
         return await self._ground.on_element(called(step), step, step.on, do)
 
@@ -155,6 +157,7 @@ class Acts:
     async def _press(self, step: kinds.Press) -> None:
         async def do(place: Place, deadline: Deadline) -> None:
             del deadline
+            self._ground.login.presses(step.key)
             await travel.press(place.page, step.key, step.how)
 
         await self._ground.act(called(step), step, do)
@@ -182,32 +185,36 @@ class Acts:
             touch=step.touch,
             landscape=step.landscape,
         )
-        await self._emulate(
-            step, lambda page, cdp: emulation.set_screen(page, cdp, screen), size_alone=screen.is_size_alone
-        )
+        stage = self._ground.stage
+        target = self._ground.scope.target(step.target)
+
+        async def work(deadline: Deadline) -> None:
+            page = (await stage.place(target, None, deadline)).page
+            if page is stage.inside.windows.main:  # a popup does not outlive the item
+                self._undo_emulation(size_alone=screen.is_size_alone)
+            await emulation.set_screen(stage.calls.page, stage.calls.cdp, screen)
+
+        await stage.run(called(step), self._ground.seconds(step), work)
 
     async def _network(self, step: kinds.NetworkConditions) -> None:
-        await self._emulate(
-            step, lambda _, cdp: emulation.set_network(cdp, step.download, step.upload, step.latency_ms)
-        )
-
-    async def _emulate(
-        self, step: kinds.Viewport | kinds.NetworkConditions, do: Callable[[Any, Any], Any], *, size_alone: bool = False
-    ) -> None:
         stage = self._ground.stage
-        windows = stage.inside.windows
-        before = windows.main.viewport_size
-        if size_alone and before is not None:
-            stage.inside.undo.insert(0, lambda: windows.main.set_viewport_size(before))
-        else:
-            stage.inside.opened.keeps_page = False  # what is set on it is not for the next item
+        self._undo_emulation(size_alone=False)
 
         async def work(deadline: Deadline) -> None:
             del deadline
-            await windows.bring(windows.main)
-            await do(stage.calls.page, stage.calls.cdp)
+            await stage.inside.windows.bring(stage.inside.windows.main)
+            await emulation.set_network(stage.calls.cdp, step.download, step.upload, step.latency_ms)
 
         await stage.run(called(step), self._ground.seconds(step), work)
+
+    def _undo_emulation(self, *, size_alone: bool) -> None:
+        """The size of the main window can be set back for the next item. Anything else stays with the page."""
+        inside = self._ground.stage.inside
+        main, before = inside.windows.main, inside.windows.main.viewport_size
+        if size_alone and before is not None:
+            inside.undo.insert(0, lambda: main.set_viewport_size(before))
+        else:
+            inside.opened.keeps_page = False
 
     async def _close(self, step: kinds.CloseWindow) -> None:
         """The main window stays until the session ends: what it shows is still to be kept."""

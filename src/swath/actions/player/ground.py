@@ -13,12 +13,13 @@ from typing import Any, Final, TypeVar
 from swath.actions.language.recording import Recording
 from swath.actions.language.selector import Selectors
 from swath.actions.language.step import Acting, Step
+from swath.actions.player.login import Login
 from swath.actions.player.marks import Marks
 from swath.actions.player.scope import Scope
 from swath.browser.session.session import BrowserSession
 from swath.browser.stage.deadline import Deadline
 from swath.browser.stage.place import Place
-from swath.browser.stage.search import Needed
+from swath.browser.stage.search import Found, Needed
 from swath.browser.stage.stage import Between, Do, Stage
 
 __all__ = ["MAYBE_SECONDS", "Ground", "nothing_between"]
@@ -43,6 +44,7 @@ class Ground:
         self.files = files
         self.stage = Stage(session)
         self.marks = Marks(self.stage, scope)
+        self.login = Login(self.stage)
         self.between: Between = nothing_between
 
     def seconds(self, step: Step) -> float:
@@ -83,8 +85,12 @@ class Ground:
         await self.pause()
 
         async def work(place: Place, deadline: Deadline) -> int | None:
+            async def use(found: Found, left: Deadline) -> None:
+                await self.login.element_found()
+                await do(found, left)
+
             async def touch(left: Deadline) -> int:
-                found = await self.stage.on_element(place, chains, left, do, needed=needed, between=self.between)
+                found = await self.stage.on_element(place, chains, left, use, needed=needed, between=self.between)
                 return found.alternative
 
             return await self.stage.act(place, deadline, touch, navigates=step.navigates)

@@ -27,7 +27,7 @@ from swath.web.page import DEFAULT_NAME
 
 __all__ = ["play"]
 
-_UNSEEN: Final = frozenset({FailureKind.LAYOUT_CHANGED, FailureKind.TIMEOUT})
+_UNSEEN: Final = frozenset({FailureKind.ACTION_FAILED, FailureKind.LAYOUT_CHANGED, FailureKind.TIMEOUT})
 _LAST_PAGE: Final = "last"  # where the names of pages are those of extract steps
 
 
@@ -52,11 +52,10 @@ async def play(
     browser.fill_in_logins()
     if recording.dialogs == "dismiss":
         browser.answer_no()
+    run = Run(ground, times, picture if pictures else None)
     try:
         async with ground.stage.opened(wants_windows=_wants_windows(recording)):
-            run = Run(ground, times, picture if pictures else None)
-            with suppress(Stopped):
-                await run.steps("", recording.steps)
+            await _played(run, recording, ground)
             if not browser.pages:
                 await browser.still(_page_name(recording))
             await ground.stage.leave()
@@ -68,13 +67,36 @@ async def play(
             browser.keep_file(STEPS_FILE, times.as_json(), "application/json")
         raise
     except Failed as failed:
-        login = await browser.refuse()
+        failure = await _left(browser, run, failed.failure)
         browser.keep_file(STEPS_FILE, times.as_json(), "application/json")
-        if login is not None and failed.failure.kind in _UNSEEN:
-            raise Failed(Failure.of(login.kind, f"{failed.failure.message}; {login.message}")) from None
-        raise
+        raise Failed(failure) from None
     if watch is not None:
         browser.keep_file(STEPS_FILE, times.as_json(), "application/json")
+
+
+async def _left(browser: BrowserSession, run: Run, failure: Failure) -> Failure:
+    """Keeps the page and the frame of a failure. What it is, now that the page was seen."""
+    login = await browser.refuse()
+    if (frame := run.failed_frame) is not None:
+        await browser.refuse_frame(frame)
+    if login is None or failure.kind not in _UNSEEN:
+        return failure
+    return Failure.of(login.kind, f"{failure.message}; {login.message}")
+
+
+async def _played(run: Run, recording: Recording, ground: Ground) -> None:
+    """Raises Failed also when all steps could be done, and the site says that the password is wrong."""
+    try:
+        with suppress(Stopped):
+            await run.steps("", recording.steps)
+    except Failed as failed:
+        refusal = await ground.login.refusal(failed.failure)
+        if refusal is not None:
+            raise Failed(refusal) from None
+        raise
+    refusal = await ground.login.refusal(None)
+    if refusal is not None:
+        raise Failed(refusal)
 
 
 def _wants_windows(recording: Recording) -> bool:

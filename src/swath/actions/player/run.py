@@ -7,19 +7,25 @@ Before: play.py. Each step is done by acts.py.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from swath.actions.language.conditions import Mark
 from swath.actions.language.selector import shown as shown_selectors
-from swath.actions.language.steps import AnyStep, ForEach, If, RepeatUntil, Stop, Try
+from swath.actions.language.steps import AnyStep, Extract, ForEach, If, RepeatUntil, Stop, Try
+from swath.actions.language.turns import rests_on_absence, steps_before_condition
 from swath.actions.player.acts import Acts
-from swath.actions.player.ground import MAYBE_SECONDS, Ground
+from swath.actions.player.ground import MAYBE_SECONDS, Ground, nothing_between
 from swath.actions.player.timing import Outcome, StepTime, Times, called
 from swath.browser.stage.deadline import Deadline
 from swath.browser.stage.place import Place
+from swath.browser.stage.stage import frame_of
 from swath.domain.errors import Failed, NotFound
 from swath.domain.failure import Failure, FailureKind
 from swath.web.address import shown
+
+if TYPE_CHECKING:
+    from patchright.async_api import Frame
 
 __all__ = ["Run", "Stopped"]
 
@@ -61,13 +67,15 @@ class Run:
         self._times = times
         self._after_step = after_step
         self._done = 0
+        self._acted_at = ground.stage.inside.clock.boot()  # when a step last did something to a page
         self._recovering = False
+        self._failed_step: AnyStep | None = None
         self._recovered = [0] * len(ground.recording.recover)
         ground.between = self._between
 
-    async def steps(self, before: str, steps: Sequence[AnyStep]) -> None:
-        """One after the other. Raises Failed with the step's name, NotFound, or Stopped."""
-        for number, step in enumerate(steps, 1):
+    async def steps(self, before: str, steps: Sequence[AnyStep], first: int = 1) -> None:
+        """One after the other, counted from `first`. Raises Failed with the step's name, NotFound, or Stopped."""
+        for number, step in enumerate(steps, first):
             await self._step(f"{before}{number}", step)
 
     async def _step(self, place: str, step: AnyStep) -> None:
@@ -103,6 +111,7 @@ class Run:
                 tries += 1
                 try:
                     selector = await self._acts.do(place, step)
+                    await self._ground.login.step_done(step)
                     break
                 except _Obstructed as obstructed:
                     await self._recover(obstructed.rule)
@@ -129,6 +138,8 @@ class Run:
                     message=message,
                 )
             )
+            if not isinstance(step, Extract):
+                self._acted_at = clock.boot()
             if self._after_step is not None:
                 await self._after_step(place)
 
@@ -152,7 +163,20 @@ class Run:
     def _is_curable(self, failed: Failed) -> bool:
         return failed.failure.kind in _CURABLE and not self._ground.stage.calls.is_over
 
+    @property
+    def failed_frame(self) -> Frame | None:
+        """In which the step that failed was to act, if not in a window's own."""
+        target = getattr(self._failed_step, "target", None)
+        if target is None:
+            return None
+        ground = self._ground
+        with suppress(Failed):  # it may be its target that no item could name
+            place = ground.stage.place_now(ground.scope.target(target), getattr(self._failed_step, "frame", None))
+            return None if place is None else frame_of(place)
+        return None
+
     def _named(self, place: str, step: AnyStep, failed: Failed) -> Failed:
+        self._failed_step = step
         turns = self._ground.scope.turns
         turn = f", turn {'.'.join(map(str, turns))}" if turns else ""
         failure = failed.failure
@@ -239,14 +263,41 @@ class Run:
             raise self._named(place, step, failed) from None
 
     async def _repeat(self, place: str, step: RepeatUntil) -> None:
-        """The condition is looked at after each turn."""
+        """The condition is looked at in each turn after what it reads, and before what leads on to the next."""
+        before, here = steps_before_condition(step.steps), f"{place}.steps."
         for turn in range(1, step.most + 1):
             with self._ground.scope.turn(turn):
-                await self.steps(f"{place}.steps.", step.steps)
-                if await self._condition(place, step):
+                await self.steps(here, step.steps[:before])
+                if await self._is_over(place, step):
                     return
+                if turn < step.most or not before:  # the last page that may be read leads on to no other
+                    await self.steps(here, step.steps[before:], before + 1)
+        if not before and await self._is_over(place, step):
+            return
         message = f"what it waits for did not come true in {step.most} turns"
         raise self._named(place, step, Failed(Failure.of(FailureKind.ACTION_FAILED, message)))
+
+    async def _is_over(self, place: str, step: RepeatUntil) -> bool:
+        """Whether the condition holds. What is not shown must stay so for a while: the page may still be drawn."""
+        if not await self._condition(place, step):
+            return False
+        if not rests_on_absence(step.condition):
+            return True
+        ground = self._ground
+        patience = step.timeout_seconds or MAYBE_SECONDS
+        left = patience - (ground.stage.inside.clock.boot() - self._acted_at)
+
+        async def look(deadline: Deadline) -> bool:
+            front = Place(ground.stage.calls.page)
+            return not await ground.stage.until(front, deadline.at_most(left), appears, nothing_between)
+
+        async def appears() -> bool:
+            return not await ground.marks.holds(step.condition)
+
+        try:
+            return left <= 0 or await ground.stage.run(called(step), ground.seconds(step), look)
+        except Failed as failed:
+            raise self._named(place, step, failed) from None
 
     async def _try(self, place: str, step: Try) -> None:
         try:

@@ -14,7 +14,7 @@ from swath.browser.stage import travel
 from swath.browser.stage.deadline import Deadline
 from swath.browser.stage.place import Place
 from swath.domain.errors import Failed
-from swath.domain.failure import Failure, FailureKind
+from swath.domain.failure import Failure
 from swath.web.address import shown
 
 __all__ = ["Waits"]
@@ -29,7 +29,7 @@ class Waits:
         self._ground = ground
 
     async def wait_for(self, step: WaitFor) -> None:
-        """Raises Failed timeout when it does not come."""
+        """Raises Failed when it does not come: action_failed on a page that has come whole, else timeout."""
         if step.seconds is not None:
             await self._ground.stage.inside.clock.sleep(step.seconds)
             return
@@ -43,7 +43,7 @@ class Waits:
             return bool(await travel.evaluate(calls, place, step.code, in_page=is_pages)) or not step.until_true
 
         if not await self._ground.stage.until(place, deadline, says_true, self._ground.between):
-            raise _late("the script said nothing true", place, deadline)
+            raise self._late("the script said nothing true", place, deadline)
 
     async def _wait(self, step: WaitFor, place: Place, deadline: Deadline) -> None:
         ground = self._ground
@@ -52,7 +52,7 @@ class Waits:
             return
         holds, what = self._test(step, place)
         if not await ground.stage.until(place, deadline, holds, ground.between):
-            raise _late(what, place, deadline)
+            raise self._late(what, place, deadline)
 
     def _test(self, step: WaitFor, place: Place) -> tuple[Callable[[], Awaitable[bool]], str]:
         scope, search = self._ground.scope, self._ground.stage.search
@@ -90,7 +90,6 @@ class Waits:
 
         return fits, f"it is not {step.state}"
 
-
-def _late(what: str, place: Place, deadline: Deadline) -> Failed:
-    message = f"on the page {shown(place.page.url)} {what} after {deadline.seconds:g} s"
-    return Failed(Failure.of(FailureKind.TIMEOUT, message))
+    def _late(self, what: str, place: Place, deadline: Deadline) -> Failed:
+        message = f"on the page {shown(place.page.url)} {what} after {deadline.seconds:g} s"
+        return Failed(Failure.of(self._ground.stage.kind_of_missing(place), message))

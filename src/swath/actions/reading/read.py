@@ -107,7 +107,18 @@ class _Reading:
             here = (*turns, turn)
             if any(page_name(name, here) in self._begun for name in names):
                 found.append(self.steps(inside, step.steps, here))
-        return {} if step.collect is None or not found else {step.collect: found}
+        if step.collect is None or not found:
+            return {}
+        return {step.collect: found if step.flatten is None else _flattened(found, step.flatten)}
+
+
+def _flattened(turns: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The rows of all turns, each with what else its turn has; of a turn without rows nothing is left."""
+    return [
+        {**{other: value for other, value in turn.items() if other != name}, **row}
+        for turn in turns
+        for row in turn.get(name) or ()
+    ]
 
 
 def _beginnings(name: str) -> Iterator[str]:

@@ -22,9 +22,10 @@ _EMPTY: Final = frozenset({204, 205, 304})
 class Document:
     """`request` is as the gate let it out; `response` has no body. `left`: the gate knows that it is over.
 
-    `is_empty`: it had no body, and what is shown in its place is not the site's. `judged`: it was looked at."""
+    `is_empty`: it had no body, and what is shown in its place is not the site's. `judged`: it was looked at. `parsed`:
+    all of it has come, though pictures and the like may still be on their way; `loaded`: those too."""
 
-    __slots__ = ("is_empty", "judged", "left", "loaded", "loader_id", "request", "response")
+    __slots__ = ("is_empty", "judged", "left", "loaded", "loader_id", "parsed", "request", "response")
 
     def __init__(self, loader_id: str, request: Request) -> None:
         self.loader_id = loader_id
@@ -33,6 +34,7 @@ class Document:
         self.is_empty = False
         self.judged = False
         self.left = False
+        self.parsed = False
         self.loaded = False
 
 

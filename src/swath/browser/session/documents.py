@@ -328,9 +328,10 @@ class Documents:
         if event["frameId"] != line.main_frame or document is None or event["loaderId"] != document.loader_id:
             return
         if event["name"] == "DOMContentLoaded":
+            document.parsed = True
             self._spawn(self._look_at(line, document))
         elif event["name"] == "load":
-            document.loaded = True
+            document.parsed = document.loaded = True
             self._door.leave(document)
 
     async def _look_at(self, line: Line, document: Document) -> None:

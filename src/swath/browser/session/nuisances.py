@@ -77,7 +77,7 @@ class Nuisances:
         del self.said[:-_MOST_TEXTS]
         leave = dialog.type == "beforeunload"
         yes = leave or self.accept
-        self._spawn(self._calls.bounded(dialog.accept() if yes else dialog.dismiss()))
+        self._spawn(self._calls.bounded(_accepted(dialog) if yes else dialog.dismiss()))
         if self._dialogs > self._options.most_dialogs:
             self._give_up(f"more than {self._options.most_dialogs} dialogs, one after the other")
 
@@ -128,3 +128,11 @@ class Nuisances:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _accepted(dialog: Dialog) -> None:
+    """OK, as a person presses it: a prompt keeps the text that the page has put into it."""
+    if dialog.type == "prompt":
+        await dialog.accept(dialog.default_value)
+    else:
+        await dialog.accept()

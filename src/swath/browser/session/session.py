@@ -26,7 +26,7 @@ from swath.browser.session.saving import Saving
 from swath.browser.session.windows import Windows
 from swath.domain.errors import Failed, LeaseLost, NotFound, SiteHeld
 from swath.domain.failure import Failure, FailureKind
-from swath.domain.keys import SCREENSHOT_FILE
+from swath.domain.keys import REFUSED_FRAME_PAGE, SCREENSHOT_FILE
 from swath.domain.page import Page
 from swath.domain.result import Download
 from swath.ports.clock import Clock
@@ -208,6 +208,16 @@ class BrowserSession(PageActing, Collected):
                 self.refused = page_of(dom, document, DEFAULT_NAME, self._clock.now())
                 return self._judging.login_in(dom, document)
         return None
+
+    async def refuse_frame(self, frame: DriverFrame) -> None:
+        """Keeps what stands in a frame in which something failed, beside the page around it. Never raises."""
+        if self._calls.is_over:
+            return
+        with suppress(Failed):
+            reading = read_dom(frame, self._options.most_page_bytes, live=True)
+            dom = await self._calls.bounded(reading, _LAST_LOOK_SECONDS)
+            if dom is not None:
+                self.keep(WebPage(page_of(dom, None, REFUSED_FRAME_PAGE, self._clock.now())), REFUSED_FRAME_PAGE)
 
     def fill_in_logins(self) -> None:
         """Pages that ask for a password are no sign from now on that a session has ended."""

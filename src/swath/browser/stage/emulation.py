@@ -32,9 +32,11 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.mobile or self.touch or self.landscape) and self.scale == 1.0
 
 
-async def set_screen(page: Page, cdp: CDPSession, screen: Screen) -> None:
+async def set_screen(page: Page, cdp: CDPSession | None, screen: Screen) -> None:
     """What the context shows of itself otherwise stays as it is: a size alone leaves its density alone."""
     await page.set_viewport_size({"width": screen.width, "height": screen.height})
+    if cdp is None:
+        return
     if screen.mobile or screen.scale != 1.0 or screen.landscape:
         turned = (
             {"type": "landscapePrimary", "angle": 90} if screen.landscape else {"type": "portraitPrimary", "angle": 0}
@@ -51,8 +53,10 @@ async def set_screen(page: Page, cdp: CDPSession, screen: Screen) -> None:
         await cdp.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
 
 
-async def set_network(cdp: CDPSession, download: float, upload: float, latency_ms: float) -> None:
+async def set_network(cdp: CDPSession | None, download: float, upload: float, latency_ms: float) -> None:
     """In bytes a second; none at all when both are 0, and as it is when they are -1."""
+    if cdp is None:
+        return
     await cdp.send("Network.enable")
     conditions = {
         "offline": download == 0 and upload == 0,

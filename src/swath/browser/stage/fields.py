@@ -21,11 +21,12 @@ _MOST_KEYS: Final = 100  # longer texts are put in at once, as Puppeteer does it
 _TRUE: Final = frozenset({"true", "on", "yes", "1", "checked"})
 _FALSE: Final = frozenset({"false", "off", "no", "0", ""})
 _KIND: Final = """node => {
-  const boxes = ["text", "url", "tel", "search", "password", "number", "email"];
+  const boxes = ["text", "url", "tel", "search", "number", "email"];
   if (node instanceof HTMLSelectElement) return "list";
   if (node instanceof HTMLTextAreaElement) return "box";
   if (node instanceof HTMLInputElement) {
     if (["checkbox", "radio"].includes(node.type)) return "tick";
+    if (node.type === "password") return "password";
     return node.type === "file" ? "file" : boxes.includes(node.type) ? "box" : "other";
   }
   return node.isContentEditable ? "editable" : "none";
@@ -63,14 +64,14 @@ _OPTION: Final = """(node, wanted) => {
 }"""
 
 
-async def fill(handle: ElementHandle, text: str, key_ms: float, deadline: Deadline) -> None:
-    """Whatever the field is."""
+async def fill(handle: ElementHandle, text: str, key_ms: float, deadline: Deadline) -> bool:
+    """Whatever the field is. Whether it is one for a password."""
     kind = await handle.evaluate(_KIND)
     if kind == "list":
         await choose(handle, text, deadline)
     elif kind == "tick":
         await _tick_by_word(handle, text, deadline)
-    elif kind in ("box", "editable"):
+    elif kind in ("box", "editable", "password"):
         await _type(handle, text, key_ms, deadline)
     elif kind == "other":
         await _enabled(handle, deadline)
@@ -81,6 +82,7 @@ async def fill(handle: ElementHandle, text: str, key_ms: float, deadline: Deadli
         raise _refused("the field takes a file: use upload")
     else:
         raise _refused("it is no field that takes a text")
+    return bool(kind == "password")
 
 
 async def choose(handle: ElementHandle, option: str, deadline: Deadline) -> None:

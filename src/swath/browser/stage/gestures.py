@@ -6,6 +6,7 @@ stage.py has found the element, and comes again with another when this one did n
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -26,15 +27,21 @@ _BUTTONS: Final[dict[str, Literal["left", "middle", "right"]]] = {
 }
 _BITS: Final = {"back": 8, "forward": 16}
 _NO_TOUCH: Final = "does not support tap"
-# Offsets are counted from the border of an element, as Chrome records them; the driver counts from its padding.
 _BOX: Final = """node => {
   const box = node.getBoundingClientRect();
   return [box.width, box.height, node.clientLeft || 0, node.clientTop || 0];
 }"""
+_CONTENT: Final = """node => {
+  const box = node.getBoundingClientRect(), style = getComputedStyle(node);
+  return [box.left + node.clientLeft + parseFloat(style.paddingLeft),
+          box.top + node.clientTop + parseFloat(style.paddingTop)];
+}"""
+_POINT: Final = Path(__file__).with_name("point.js").read_text("utf-8")
 
 
 class Touch(msgspec.Struct, frozen=True, kw_only=True):
-    """How an element is clicked on. Offsets that lie outside of it are as if they were not given."""
+    """How an element is clicked on. Offsets outside its box are ignored; where the recorded place is in the box and not
+    on the element (inside a ring, beside the lines of a link), the nearest place that is on it is clicked."""
 
     times: Literal[1, 2] = 1
     button: Button = "primary"
@@ -46,7 +53,7 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True):
 
 async def touch(calls: Calls, handle: ElementHandle, how: Touch, ms: float) -> None:
     """Raises the driver's timeout when it cannot be done in that time."""
-    position = await _position(handle, how)
+    position = await _position(handle, how, ms)
     if how.button in _BITS:
         await _unusual(calls, handle, how, position, ms)
         return
@@ -64,15 +71,33 @@ async def hover(handle: ElementHandle, ms: float) -> None:
     await handle.hover(timeout=ms)
 
 
-async def _position(handle: ElementHandle, how: Touch) -> tuple[float, float] | None:
-    if how.offset_x is None and how.offset_y is None:
+async def _position(handle: ElementHandle, how: Touch, ms: float) -> tuple[float, float] | None:
+    """Counted from the padding of the element, as the driver does. None: its middle, which is the driver's default."""
+    asked = [how.offset_x, how.offset_y]
+    found = await handle.evaluate(_POINT, asked)
+    if found is None:
         return None
-    width, height, left, top = await handle.evaluate(_BOX)
-    x = width / 2 if how.offset_x is None else how.offset_x
-    y = height / 2 if how.offset_y is None else how.offset_y
-    if not (0 <= x < width and 0 <= y < height):
-        return None
-    return x - left, y - top
+    if not found["plain"]:
+        # The driver's own box of a drawing has room for its outline, and that of what is in a frame of another site
+        # leaves out the frame's border: so both are measured here, when nothing scrolls any more.
+        await handle.scroll_into_view_if_needed(timeout=ms)
+        found = await handle.evaluate(_POINT, asked) or found
+        box, origin = await handle.bounding_box(), await _origin(handle)
+        if box is not None:
+            left, top = found["border"]
+            x, y = found["at"]
+            return x + origin[0] - box["x"] - left, y + origin[1] - box["y"] - top
+    return found["position"][0], found["position"][1]
+
+
+async def _origin(handle: ElementHandle) -> tuple[float, float]:
+    """Where the frame of an element begins in its window."""
+    x = y = 0.0
+    frame = await handle.owner_frame()
+    while frame is not None and frame.parent_frame is not None:
+        left, top = await (await frame.frame_element()).evaluate(_CONTENT)
+        x, y, frame = x + left, y + top, frame.parent_frame
+    return x, y
 
 
 async def _tapped(calls: Calls, handle: ElementHandle, how: Touch, options: dict[str, Any]) -> bool:

@@ -27,7 +27,8 @@ class Place(NamedTuple):
         if frame.is_detached():
             return None
         for index in self.path:
-            if index >= len(frame.child_frames):
+            there = [one for one in frame.child_frames if not one.is_detached()]  # some outlive their page for a while
+            if index >= len(there):
                 return None
-            frame = frame.child_frames[index]
+            frame = there[index]
         return frame

@@ -108,7 +108,7 @@ class Stage:
                     return Place(page, None, path)
             for page in pages:
                 for frame in page.frames:
-                    if frame.parent_frame is not None and fits(frame.url):
+                    if frame.parent_frame is not None and not frame.is_detached() and fits(frame.url):
                         return Place(page, frame, path)
         return None if strict or target.sure else newest
 
@@ -123,7 +123,7 @@ class Stage:
             return Failed(Failure.of(FailureKind.LAYOUT_CHANGED, f"no window or frame is at {shown(target.address)}"))
         numbers = ".".join(map(str, path or ()))
         message = f"the page {shown(place.page.url)} has no frame {numbers}"
-        return Failed(Failure.of(self._kind(place), message))
+        return Failed(Failure.of(self.kind_of_missing(place), message))
 
     # -- what is done --------------------------------------------------------------------------------------------------
 
@@ -217,15 +217,16 @@ class Stage:
             return Failed(Failure.of(reason.kind, f"on {where} {name} {reason.why} after {deadline.seconds:g} s"))
         if there:
             message = f"on {where} {name} is there, but hidden, covered or disabled for {deadline.seconds:g} s"
-            return Failed(Failure.of(FailureKind.TIMEOUT, message))
-        kind = self._kind(place)
-        tail = "" if kind is FailureKind.LAYOUT_CHANGED else f", and had not loaded after {deadline.seconds:g} s"
+            return Failed(Failure.of(FailureKind.ACTION_FAILED, message))
+        kind = self.kind_of_missing(place)
+        tail = "" if kind is FailureKind.ACTION_FAILED else f", and had not come whole after {deadline.seconds:g} s"
         return Failed(Failure.of(kind, f"{where} has no {name}{others}{tail}"))
 
-    def _kind(self, place: Place) -> FailureKind:
-        """Of what is missing: the layout's change on a page that has loaded, and a timeout on one that has not."""
+    def kind_of_missing(self, place: Place) -> FailureKind:
+        """Of what a step looks for and does not find. A page that has come whole is no fault of the site's; one that
+        is still on its way is a timeout."""
         document = self.inside.documents.shown_in(place.page)
-        return FailureKind.LAYOUT_CHANGED if document is None or document.loaded else FailureKind.TIMEOUT
+        return FailureKind.ACTION_FAILED if document is None or document.parsed else FailureKind.TIMEOUT
 
     async def _flush(self, page: Page) -> None:
         """What the browser has said until now is heard: that a document, or a window, was asked for."""

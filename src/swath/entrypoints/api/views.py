@@ -185,12 +185,13 @@ class ItemView(BaseModel):
 
 
 class OneItemView(ItemView):
-    """The same with what the list leaves out: its ends in earlier generations, when it may run and, if it was asked
-    for, evidence."""
+    """The same with what the list leaves out: its ends in earlier generations, when it may run and what it
+    waits for until then and, if it was asked for, evidence."""
 
     generation: int
     ended_at: float | None
     not_before: float | None
+    waits_for: str | None
     suspect: bool
     earlier: list[dict[str, Any]]
     evidence: EvidenceView | None
@@ -232,6 +233,6 @@ def listed_item(job: Job, record: ItemRecord) -> dict[str, Any]:
     return entry(job, record)
 
 
-def one_item(job: Job, record: ItemRecord, evidence: Evidence | None) -> dict[str, Any]:
+def one_item(job: Job, record: ItemRecord, evidence: Evidence | None, waits: str | None) -> dict[str, Any]:
     """As OneItemView."""
-    return entry_with_past(job, record) | {"evidence": msgspec.to_builtins(evidence)}
+    return entry_with_past(job, record) | {"waits_for": waits, "evidence": msgspec.to_builtins(evidence)}

@@ -13,12 +13,13 @@ from typing import Final, TypeVar
 from swath.domain.errors import BadInput, LeaseLost
 from swath.domain.item import ItemRecord
 from swath.domain.job import WaitingFor
+from swath.domain.keys import REFUSED_FRAME_PAGE, REFUSED_PAGE
 from swath.domain.layout import file_of
 from swath.domain.lease import Lease, LeasedItem
 from swath.domain.page import Page
 from swath.domain.result import Artifact
 from swath.pipeline.dispatch.waits import Waits
-from swath.pipeline.finish.artifacts import METADATA_FILE, REFUSED_PAGE, pages_of
+from swath.pipeline.finish.artifacts import METADATA_FILE, pages_of
 from swath.pipeline.results.bulk_read import Raw, Wanted, in_groups, opened, raw_of_many
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
@@ -32,7 +33,7 @@ GROUP_BYTES: Final = 4 << 20  # stored
 
 _PAGE_ENDINGS: Final = (".html", ".html.gz")
 _ENDINGS: Final = (f"/{METADATA_FILE}", *_PAGE_ENDINGS)
-_REFUSED_FILES: Final = tuple(REFUSED_PAGE + ending for ending in _PAGE_ENDINGS)
+_REFUSED_FILES: Final = tuple(name + ending for name in (REFUSED_PAGE, REFUSED_FRAME_PAGE) for ending in _PAGE_ENDINGS)
 
 
 class StoredPages:

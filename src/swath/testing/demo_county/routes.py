@@ -1,4 +1,5 @@
-"""What a visitor of the demo county meets: disclaimer, search, redirect to the detail page, bill, and the echo.
+"""What a visitor of the demo county meets: disclaimer, search, redirect to the detail page, bill, receipts, and the
+echo.
 
 Every answer follows from the request alone. `responder` comes before (counts, faults, the site's own switches);
 `pages`, `detail` and `bill` draw what is chosen here.
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote
 
-from swath.testing.demo_county import app, bill, detail, pages, sessions
+from swath.testing.demo_county import app, bill, detail, pages, receipts, sessions
 from swath.testing.demo_county.messages import JSON, Request, Response, redirect
 from swath.testing.demo_county.parcels import exists, is_well_formed, parcel
 
@@ -29,7 +30,7 @@ class Place(NamedTuple):
 
 
 ROBOTS = Place("robots.txt")
-_PLACES = {path: Place(path.strip("/") or "home") for path in ("/", "/disclaimer", "/search", "/echo")}
+_PLACES = {path: Place(path.strip("/") or "home") for path in ("/", "/disclaimer", "/search", "/receipts", "/echo")}
 _PLACES["/robots.txt"] = ROBOTS
 _PLACES["/app/"] = Place("app")
 _PLACES |= {f"/app/{name}": Place(f"app-{name}") for name in ("agree", "parcel", "years")}
@@ -146,6 +147,10 @@ def _app_years(request: Request, _: str) -> Response:
     return app.years(parcel(parcel_id), int(fields.get("from", "0")))
 
 
+def _receipts(request: Request, _: str) -> Response:
+    return receipts.receipts(dict(request.query_fields()))
+
+
 def _echo(request: Request, _: str) -> Response:
     """Return what was sent, as JSON; a name that came several times has a list of its values."""
     echoed: dict[str, object] = {"method": request.method, "query": _grouped(request.query_fields())}
@@ -184,6 +189,7 @@ _VIEWS: dict[str, dict[str, _View]] = {
     "search": {"GET": _search, "POST": _look_up},
     "parcel": {"GET": _detail},
     "bill": {"GET": _bill},
+    "receipts": {"GET": _receipts},
     "echo": {"GET": _echo, "POST": _echo},
     "app": {"GET": _app},
     "app-agree": {"POST": _app_agree},

@@ -95,9 +95,9 @@ def _depends_on(step: AnyStep) -> tuple[str, tuple[str, ...]]:
     if isinstance(step, Goto):
         return "app", ("server_error",)
     if isinstance(step, WaitFor) and step.on == ((_FOUND,),):
-        return "app-parcel", ("timeout", "layout_changed")
+        return "app-parcel", ("timeout", "action_failed")
     if isinstance(step, WaitFor) and step.on == ((_YEARS,),):
-        return "app-years", ("timeout",)
+        return "app-years", ("timeout", "action_failed")
     return _OTHER, ()
 
 

@@ -143,7 +143,7 @@ def _plain(name: str) -> str:
 
 def _bound_split(text: str, needle: Needle) -> str | None:
     """Parts of an address that follow each other: `?book=200&map=14&item=030`, or `/200/14/030`."""
-    if "{{" in text or needle.reach is Reach.WHOLE:
+    if "{{" in text or needle.reach is Reach.WHOLE or not needle.is_sure_of_splits:
         return None
     whole = [range(*one.span()) for one in _encoded(needle)[1].finditer(text)]
     parts = [

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -14,11 +16,13 @@ from pydantic import ValidationError
 
 from swath.actions.checking.names import objection_to_name
 from swath.actions.importing.binding.forms import Needle
-from swath.actions.importing.binding.places import renumbered
+from swath.actions.importing.binding.places import moved, renumbered
 from swath.actions.importing.binding.replacing import Place, Replacing
+from swath.actions.importing.binding.typings import typed_in
 from swath.actions.importing.imported import Remark
 from swath.actions.importing.passwords import still_told
 from swath.actions.language.recording import InputField, Recording
+from swath.actions.language.walk import walk
 from swath.domain.errors import BadInput
 from swath.domain.explain import describe_validation
 
@@ -30,35 +34,61 @@ MOST_CHARS: Final = 1_000
 
 class Bound(msgspec.Struct, frozen=True):
     """The recording with its inputs, where they were found, and what was dropped or could not be replaced. `gone` are
-    steps that were left out."""
+    steps that were left out for one value; `rounds` those for each of several values, one after the other."""
 
     recording: Recording
     remarks: tuple[Remark, ...] = ()
     places: tuple[Place, ...] = ()
     gone: tuple[str, ...] = ()
+    rounds: tuple[tuple[str, ...], ...] = ()
+
+    def renumbered(self, remark: Remark) -> Remark:
+        """A remark on the recording as it was, with the numbers that its steps have now."""
+        for gone in (*self.rounds, self.gone):
+            remark = renumbered(remark, gone)
+        return remark
 
 
-def bind(recording: Recording, literals: Mapping[str, str]) -> Bound:
-    """`literals`: what was recorded, by the name of the input that takes its place. Raises BadInput, in one line, also
-    for one that the recording does not hold."""
+def bind(
+    recording: Recording, literals: Mapping[str, str], parts: Mapping[str, AbstractSet[str]] | None = None
+) -> Bound:
+    """`literals`: what was recorded, by the name of the input that takes its place. `parts`: texts that were typed and
+    are a part of it, by the same names. Raises BadInput, in one line, also for what the recording does not hold."""
     _check_that_they_differ(literals)
+    said = {name: frozenset(texts) for name, texts in (parts or {}).items()}
+    _check_parts(recording, literals, said)
     remarks: tuple[Remark, ...] = ()
     places: tuple[Place, ...] = ()
+    rounds: list[tuple[str, ...]] = []
     made = recording
     for name, literal in sorted(literals.items(), key=lambda pair: -len(pair[1])):  # a longer one may hold a shorter
-        bound = bind_one(made, name, literal, frozenset(literals.values()) - {literal})
+        bound = bind_one(made, name, literal, frozenset(literals.values()) - {literal}, said.get(name, frozenset()))
         told = tuple(renumbered(remark, bound.gone) for remark in remarks)
-        made, remarks, places = bound.recording, told + bound.remarks, places + bound.places
+        there = tuple(msgspec.structs.replace(place, step=moved(place.step, bound.gone)) for place in places)
+        made, remarks, places = bound.recording, told + bound.remarks, there + bound.places
+        rounds.append(bound.gone)
     known = {**recording.inputs, **{name: made.inputs[name] for name in literals}}
     notes = still_told(made.notes, made)
-    return Bound(made.model_copy(update={"inputs": known, "notes": notes}), remarks, places)
+    return Bound(made.model_copy(update={"inputs": known, "notes": notes}), remarks, places, rounds=tuple(rounds))
 
 
-def bind_one(recording: Recording, name: str, literal: str, others: frozenset[str] = frozenset()) -> Bound:
-    """One of them; texts that are one of the `others` are not pieces of it."""
+def bind_one(
+    recording: Recording,
+    name: str,
+    literal: str,
+    others: frozenset[str] = frozenset(),
+    parts: frozenset[str] = frozenset(),
+) -> Bound:
+    """One of them; texts that are one of the `others` are not pieces of it. Where all of it is found, a text that may
+    be a part of it or something else is left alone, unless it is one of the `parts`."""
     _check(name, literal)
-    replacing = Replacing(Needle(name, literal, others))
-    made = replacing.recording(recording)
+    needle = Needle(name, literal, others, strict=True, parts=parts)
+    replacing, made = Replacing(needle), None
+    with suppress(BadInput):  # which is raised again
+        made = replacing.recording(recording)
+    if made is None or not replacing.found_all_of_it:
+        replacing = Replacing(needle.loose)
+        made = replacing.recording(recording)
     if not replacing.places:
         raise BadInput(f"{name}={literal}: {_why_not(replacing)}")
     field = recording.inputs.get(name, InputField())
@@ -70,6 +100,19 @@ def bind_one(recording: Recording, name: str, literal: str, others: frozenset[st
     except ValidationError as error:
         raise BadInput(f"{name}={literal}: cannot be bound: {describe_validation(error)}") from None
     return Bound(checked, tuple(replacing.remarks), tuple(replacing.places), tuple(replacing.gone))
+
+
+def _check_parts(recording: Recording, literals: Mapping[str, str], parts: Mapping[str, frozenset[str]]) -> None:
+    """Raises BadInput for a part of nothing."""
+    typed = {typed_in(placed.step) for placed in walk(recording)}
+    for name, texts in parts.items():
+        for text in sorted(texts):
+            if name not in literals:
+                raise BadInput(
+                    f"--bind-part {name}={text}: {name} is not bound; say what was typed with --bind {name}=…"
+                )
+            if text not in typed or Needle(name, literals[name]).part_of_it(text) is None:
+                raise BadInput(f"--bind-part {name}={text}: no step types this as a part of {literals[name]!r}")
 
 
 def _check_that_they_differ(literals: Mapping[str, str]) -> None:

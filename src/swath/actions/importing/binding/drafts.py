@@ -33,8 +33,11 @@ def drafts_in(steps: Sequence[AnyStep]) -> dict[int, int]:
 
 
 def beginning_of(text: str, needle: Needle) -> Parts | None:
-    """What stands for a text that begins the value and is most of it: somebody chose the rest from a list."""
+    """What stands for a text that begins the value and is most of it: somebody chose the rest from a list. Not of a
+    form that has only the digits: `1002` does not begin `AB-1002-2024`."""
     for form in needle.forms:
+        if not needle.has_all_of_it(form.text):
+            continue
         enough = max(_LEAST_CHARACTERS, len(form.text) // 2)
         if enough <= len(text) < len(form.text) and form.text.startswith(text):
             return (needle.reference(*form.calls, Call("slice", (0, len(text)))),)

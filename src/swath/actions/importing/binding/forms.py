@@ -8,6 +8,7 @@ How far it is looked for depends on how telling it is: `200-14-030` is found any
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -21,6 +22,7 @@ _MARKS: Final = "-./ _"
 _LEAST_TELLING: Final = 6
 _LEAST_WORD: Final = 3
 _LEAST_DIGITS: Final = 5
+_LEAST_SURE: Final = 6  # letters and digits; fewer may be those of a ZIP code or a year
 _MOST_MARKS: Final = 4
 _LONGEST_IN_PIECES: Final = 100
 
@@ -66,20 +68,64 @@ FindIn = Callable[[str], list[Found]]
 
 class Needle:
     """A recorded value that is looked for, by the name of its input. `others` have inputs of their own: a text that is
-    one of them is neither a form nor a piece of this one."""
+    one of them is neither a form nor a piece of this one.
 
-    def __init__(self, name: str, literal: str, others: frozenset[str] = frozenset()) -> None:
+    `strict`: all of the value was found, so that a text which is only a part of it may be something else. `parts` are
+    texts that somebody has said are parts of it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        literal: str,
+        others: frozenset[str] = frozenset(),
+        *,
+        strict: bool = False,
+        parts: frozenset[str] = frozenset(),
+    ) -> None:
         self.name = name
         self.others = others
         self.literal = literal
+        self.strict = strict
+        self.parts = parts
         self.stripped = _stripped(literal)
-        self.forms = tuple(form for form in _forms(literal, self.stripped) if form.text not in others)
+        forms = (form for form in _forms(literal, self.stripped) if form.text not in others)
+        self.forms = tuple(form for form in forms if not strict or form.text in parts or self._is_sure(form.text))
         self._bare_others = frozenset(map(_bare, others))
         self.reach = self.forms[0].reach
         self.is_word = not any(character.isdigit() for character in literal)
         self.can_be_cut = _can_be_stripped(literal)
         self._marked = _with_marks(self.stripped) if self.reach is Reach.ANYWHERE and self.can_be_cut else _NEVER
         self._search = _pattern(self.forms, self._marked)
+
+    @property
+    def loose(self) -> Needle:
+        """The same value, when nothing else of it was found."""
+        return Needle(self.name, self.literal, self.others, parts=self.parts)
+
+    def _is_sure(self, text: str) -> bool:
+        """Whether a form can be nothing else: it has all letters and digits of the value, or a good many."""
+        return len(_stripped(text)) >= min(_LEAST_SURE, len(self.stripped))
+
+    @property
+    def is_sure_of_splits(self) -> bool:
+        """Whether pieces that make up the value, one after the other, can be nothing else."""
+        return not self.strict or self.reach is Reach.ANYWHERE
+
+    def has_all_of_it(self, text: str) -> bool:
+        """Whether a text has all letters and digits of the value, and not only its digits."""
+        return _bare(text) == _bare(self.literal)
+
+    def part_of_it(self, text: str) -> Parts | None:
+        """What stands for a text that is a part of the value: a run of its letters and digits, from one mark to
+        another where it can be; None for any other text, and for all of it."""
+        piece, whole = _stripped(text), self.stripped
+        if not piece or len(piece) >= len(whole) or not self.can_be_cut:
+            return None
+        starts = [at for at in range(len(whole)) if whole.startswith(piece, at)]
+        bounds = set(itertools.accumulate(len(one) for one in re.findall(r"[^\W_]+", self.literal))) | {0}
+        best = sorted(starts, key=lambda at: (at not in bounds) + (at + len(piece) not in bounds))
+        return self.pieced(text, best[0]) if best else None
 
     def reference(self, *calls: Call) -> Reference:
         """The input, and what is done to it."""

@@ -5,6 +5,7 @@ Before: forms.py knows how the value may be written. Used by bind.py.
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -13,10 +14,10 @@ from swath.actions.importing.binding.addresses import bound_address
 from swath.actions.importing.binding.forms import Needle, Reach, meant, spelt
 from swath.actions.importing.binding.ids import bound_id
 from swath.actions.importing.binding.keys import pressed_in
-from swath.actions.importing.binding.places import renumbered
+from swath.actions.importing.binding.places import moved, renumbered, renumbered_note
 from swath.actions.importing.binding.residue import is_left_in
 from swath.actions.importing.binding.selectors import bound_selectors
-from swath.actions.importing.binding.typings import Typing, typings_in
+from swath.actions.importing.binding.typings import Typing, typed_in, typings_in
 from swath.actions.importing.imported import Remark
 from swath.actions.importing.passwords import asks_for_password
 from swath.actions.language.recording import Recording
@@ -50,6 +51,7 @@ _WORDS: Final = frozenset(
         "dialogs",
         "do",
         "field",
+        "flatten",
         "how",
         "kind",
         "outcome",
@@ -62,11 +64,12 @@ PLAIN: Final = _WORDS | _TOLD
 """Fields in which no input can stand: words of the language, and others, of which remarks tell when they hold it."""
 
 
+_ALL_OF_IT: Final = frozenset({"exact", "form", "part", "split"})
 _MOST_SHOWN: Final = 200
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where an input stands now. `how`: exact, form, split, beginning or part."""
+    """Where an input stands now. `how`: exact, form, split, beginning, piece or part."""
 
     step: str
     field: str
@@ -77,8 +80,8 @@ class Place(msgspec.Struct, frozen=True):
 class Replacing:
     """One value in one recording; `places` and `remarks` tell what was done, `is_password` that it has to be hidden.
 
-    `places`, and `gone` for steps that are left out, count steps as they were; remarks, as they are from now on: beside
-    the recording that people get."""
+    `gone`, for steps that are left out, counts steps as they were; places, remarks and notes count them as they are
+    from now on: beside the recording that people get."""
 
     def __init__(self, needle: Needle) -> None:
         self.places: list[Place] = []
@@ -86,14 +89,22 @@ class Replacing:
         self.gone: list[str] = []
         self.is_password = False
         self._needle = needle
+        self._loose = needle.loose if needle.strict else needle
         self._is_typed_later = False
+        self._doubtful: set[str] = set()  # places of steps that were told of
+
+    @property
+    def found_all_of_it(self) -> bool:
+        """Whether all of the value stands somewhere, other than in the name of an element."""
+        return any(place.field != "on" and place.how in _ALL_OF_IT for place in self.places)
 
     def recording(self, recording: Recording) -> Recording:
         """All of it."""
         self._is_typed_later = bool(typings_in(recording.steps, self._needle).bound)
         made = self._model(recording, "")
         self.remarks = [renumbered(remark, self.gone) for remark in self.remarks]
-        return made
+        self.places = [msgspec.structs.replace(one, step=moved(one.step, self.gone)) for one in self.places]
+        return made.model_copy(update={"notes": tuple(renumbered_note(note, self.gone) for note in made.notes)})
 
     def _model(self, model: AModel, place: str) -> AModel:
         given = {name: getattr(model, name) for name in type(model).model_fields if name in model.model_fields_set}
@@ -138,7 +149,7 @@ class Replacing:
         return _same_or(tuple(self._model(one, f"{name}.{number}") for number, one in enumerate(value, 1)), value)
 
     def _steps(self, steps: tuple[AnyStep, ...], before: str) -> tuple[AnyStep, ...]:
-        bound, needless = typings_in(steps, self._needle)
+        bound, needless, doubtful = typings_in(steps, self._needle)
         for first, last in pressed_in(steps, self._needle):
             self._remark_pressed(f"{before}{first + 1}", f"{before}{last + 1}")
         made: list[AnyStep] = []
@@ -149,6 +160,8 @@ class Replacing:
             elif isinstance(step, JavaScript) and self._needle.find(step.code):
                 self._leave_out_script(step, place)
             else:
+                if at in doubtful:
+                    self._remark_doubtful(typed_in(step) or "", place)
                 made.append(self._model(self._typed(step, place, bound.get(at)), place))
         if steps and not made:
             raise BadInput(f"step {before}1: nothing is left there without {self._needle.literal!r}")
@@ -163,6 +176,11 @@ class Replacing:
         self.places.append(Place(place, field, typing.how, typing.text))
         return step.model_copy(update={field: typing.text})
 
+    def _remark_doubtful(self, text: str, place: str) -> None:
+        self._doubtful.add(place)
+        flag = shlex.quote(f"{self._needle.name}={text}")
+        self._remark(f"{text!r} may be a part of it or something else, and stays; if it is, --bind-part {flag}", place)
+
     def _leave_out_script(self, step: JavaScript, place: str) -> None:
         if not step.until_true:
             raise BadInput(f"step {place}: its script holds {self._needle.literal!r}, where no input can stand")
@@ -175,7 +193,7 @@ class Replacing:
     def _text(self, value: str, place: str, name: str) -> str:
         whole = None if has_references(value) else self._needle.whole(meant(value))
         made = self._needle.replaced(value) if whole is None else spelt(whole)
-        if is_left_in(made or value, self._needle):
+        if place not in self._doubtful and is_left_in(made or value, self._loose):
             self._remark_left(name, made or value, place)
         if made is None:
             return value
@@ -186,7 +204,7 @@ class Replacing:
     def _for_people(self, value: str, place: str, name: str) -> str:
         """Nothing depends on it; but what is left would be read, and passed on."""
         made = self._needle.replaced(value) or value
-        if self._needle.reach is not Reach.WHOLE and is_left_in(made, self._needle):
+        if self._needle.reach is not Reach.WHOLE and is_left_in(made, self._loose):
             self._remark_left(name, made, place)
         return made
 
@@ -199,6 +217,8 @@ class Replacing:
             self._remark(f"{name} {found.spared}", place)
         if found.left:
             self._remark_left(name, found.text or value, place)
+        elif self._needle.strict and bound_address(value, self._loose, path_too=not by_chance) != found:
+            self._remark(f"{name} may hold a part of it, and stays; put the input there by hand if it is meant", place)
         if found.text is None:
             return value
         self.places.append(Place(place, name, "split" if found.split else "part", found.text))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -15,6 +15,7 @@ import msgspec
 
 from swath.actions.checking.names import objection_to_name
 from swath.actions.importing.binding.bind import MOST_CHARS, bind_one
+from swath.actions.importing.binding.places import moved
 from swath.actions.importing.binding.replacing import Place
 from swath.actions.language.recording import Recording
 from swath.actions.language.walk import walk
@@ -49,7 +50,8 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 def suggest(recording: Recording, row: Mapping[str, str]) -> list[Suggestion]:
     """The best first. All of them can be bound together."""
-    made, found = recording, []
+    made = recording
+    found: list[Suggestion] = []
     values = _by_value(row)
     for literal, columns in sorted(values.items(), key=lambda pair: -len(pair[0])):
         best, *others = sorted(columns, key=lambda column: not _is_told_of(made, column, literal))
@@ -58,8 +60,13 @@ def suggest(recording: Recording, row: Mapping[str, str]) -> list[Suggestion]:
         except BadInput:  # it is not in there, or there is no way
             continue
         made = bound.recording
+        found = [msgspec.structs.replace(one, places=_moved(one.places, bound.gone)) for one in found]
         found.append(Suggestion(_name(best), best, literal, bound.places, tuple(others)))
     return sorted(found, key=lambda one: (-one.score, one.name))
+
+
+def _moved(places: Sequence[Place], gone: Sequence[str]) -> tuple[Place, ...]:
+    return tuple(msgspec.structs.replace(place, step=moved(place.step, gone)) for place in places)
 
 
 def _by_value(row: Mapping[str, str]) -> dict[str, list[str]]:

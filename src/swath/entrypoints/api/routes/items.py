@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from swath.domain.explain import near
 from swath.domain.failure import FailureKind
+from swath.domain.held import waits_for
 from swath.domain.item import ItemFilter
 from swath.domain.service_key import Scope
 from swath.domain.transitions import ItemState
@@ -69,9 +70,10 @@ async def show_item(
 ) -> Response:
     """One item with its attempts, its artifacts, and its ends in earlier generations."""
     store, found = controller.services.store, None
-    status = await store.status(job_id)
+    status = await controller.services.status(job_id)
     record = await store.item(job_id, item_id)
     if evidence:
         async with controller.downloads.unpacking:
             found = await evidence_of(store, controller.services.storage, status, item_id)
-    return ok(one_item(status.job, record, found))
+    waits = waits_for(status, record, controller.services.clock.now())
+    return ok(one_item(status.job, record, found, waits))

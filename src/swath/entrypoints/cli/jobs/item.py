@@ -8,9 +8,11 @@ import json
 import click
 import msgspec
 
+from swath.backends.clock import SystemClock
 from swath.domain.attempt import Attempt, Finding
 from swath.domain.errors import UnknownName
 from swath.domain.failure import Failure
+from swath.domain.held import waits_for
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job
 from swath.domain.layout import PackedAt
@@ -30,17 +32,18 @@ LONGEST_VALUE = 200
 async def show_item(settings: Settings, job_id: str, item_id: str, field: str | None, *, as_json: bool) -> ExitCode:
     """Prints it; of its values those of one field, if that is given."""
     async with open_jobs(settings, only_looks=True) as jobs:
-        job = (await jobs.status(job_id)).job
+        status = await jobs.status(job_id)
         record = await jobs.item(job_id, item_id)
         evidence = await jobs.evidence(job_id, item_id)
     if field is not None:
         evidence = _only(evidence, field)
+    job, waits = status.job, waits_for(status, record, SystemClock().now())
     if as_json:
         more = {"location": jobs.location(job_id), "evidence": msgspec.to_builtins(evidence)}
-        print_json(entry_with_past(job, record) | more)
+        print_json(entry_with_past(job, record) | {"waits_for": waits} | more)
         return ExitCode.COMPLETE
     if field is None:
-        _tell(record, job, jobs)
+        _tell(record, job, jobs, waits)
     _tell_evidence(evidence, job_id)
     return ExitCode.COMPLETE
 
@@ -91,11 +94,13 @@ def _short(value: object) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
-def _tell(record: ItemRecord, job: Job, jobs: Jobs) -> None:
+def _tell(record: ItemRecord, job: Job, jobs: Jobs, waits: str | None) -> None:
     _line("item", record.item_id)
     _line("state", _stands(record))
     if record.not_before is not None:
         _line("not before", _moment(record.not_before))
+    if waits is not None:
+        _line("waits", waits)
     if record.suspect:
         _line("suspect", "a worker died while it ran; it runs alone next time")
     _line("scraper", f"{job.scraper_id} {record.scraper_version}".rstrip())

@@ -31,6 +31,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     mapping: str | None
     binds: tuple[str, ...]
+    bind_parts: tuple[str, ...]
     output: str | None
     force: bool
     recording_id: str | None
@@ -47,6 +48,13 @@ class Wanted(msgspec.Struct, frozen=True):
     metavar="NAME=LITERAL",
     multiple=True,
     help="The input NAME takes the place of what was typed, wherever it stands. May be repeated.",
+)
+@click.option(
+    "--bind-part",
+    "bind_parts",
+    metavar="NAME=TEXT",
+    multiple=True,
+    help="Where TEXT was typed it is a part of the input NAME; a note proposes it. May be repeated.",
 )
 @click.option("--output", metavar="FILE", shell_complete=complete_files, help="Where to write it; else to stdout.")
 @click.option("--force", is_flag=True, help="Replace the file that is there.")
@@ -79,14 +87,15 @@ def _made(file: str, wanted: Wanted) -> tuple[Recording, Sequence[Remark]]:
     literals = _literals(wanted.binds)
     mapping = None if wanted.mapping is None else read_mapping(wanted.mapping)
     imported = import_recording(read_text(file), file, mapping=mapping)
-    bound = bind(imported.recording, literals) if literals else Bound(imported.recording)
+    parts = _parts(wanted.bind_parts)
+    bound = bind(imported.recording, literals, parts) if literals or parts else Bound(imported.recording)
     made = bound.recording
     if wanted.recording_id is not None:
         if not _ID.fullmatch(wanted.recording_id):
             raise BadInput(f"--id {wanted.recording_id}: take small letters, digits, dots and dashes, as in my-county")
         made = made.model_copy(update={"id": wanted.recording_id})
     check_recording(made, file, javascript=True)
-    return made, (*still_told(imported.remarks, made), *bound.remarks)
+    return made, (*map(bound.renumbered, still_told(imported.remarks, made)), *bound.remarks)
 
 
 def _literals(binds: Sequence[str]) -> dict[str, str]:
@@ -98,6 +107,16 @@ def _literals(binds: Sequence[str]) -> dict[str, str]:
         if name in made:
             raise BadInput(f"--bind {given}: {name} is bound already")
         made[name] = literal
+    return made
+
+
+def _parts(given: Sequence[str]) -> dict[str, set[str]]:
+    made: dict[str, set[str]] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        if not equals:
+            raise BadInput(f"--bind-part {one}: write NAME=TEXT, as in parcel_id=030")
+        made.setdefault(name, set()).add(text)
     return made
 
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import click
 
 from swath.actions.player.timing import StepTime
+from swath.backends.clock import SystemClock
 from swath.bootstrap.scrapers import make_registry
 from swath.bootstrap.services import open_services
 from swath.bootstrap.trying import open_visit
 from swath.domain.errors import BadInput, Failed, NotFound, SiteHeld
 from swath.domain.explain import listed, near
 from swath.domain.failure import Failure, FailureKind
+from swath.domain.held import held_words
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.options import complete_files, complete_scrapers, json_option
 from swath.entrypoints.cli.output import print_json, print_table
@@ -40,13 +42,15 @@ _OUTCOMES: Final = {
     "stopped": "stopped",
 }
 
+_EXIT_CODES: Final = {"failed": ExitCode.FAILED, "held": ExitCode.CIRCUIT_OPEN}
+
 
 class _Tried(NamedTuple):
-    """What it came to. `collected` is None when no browser could be opened."""
+    """What it came to. `collected` is None when no browser could be opened. `held`: its site may not be visited now."""
 
     steps: list[StepTime]
     collected: Collected | None
-    outcome: Literal["success", "not_found", "failed"]
+    outcome: Literal["success", "not_found", "failed", "held"]
     data: Any = None
     message: str | None = None
     kind: str | None = None
@@ -90,7 +94,7 @@ def try_(
         print_json(_as_json(tried, folder, written))
     else:
         _print(tried, folder, written)
-    return ExitCode.FAILED if tried.outcome == "failed" else ExitCode.COMPLETE
+    return _EXIT_CODES.get(tried.outcome, ExitCode.COMPLETE)
 
 
 async def _play(settings: Settings, scraper: ActionScraper, raw: dict[str, Any], *, pictures: bool) -> _Tried:
@@ -112,7 +116,7 @@ async def _play(settings: Settings, scraper: ActionScraper, raw: dict[str, Any],
     except Failed as failed:
         return _failed(steps, session, failed.failure)
     except SiteHeld as held:
-        return _failed(steps, session, Failure.of(FailureKind.RATE_LIMITED, str(held)))
+        return _Tried(steps, session, "held", message=held_words(held, SystemClock().now()))
     return _Tried(steps, session, "success", data)
 
 
@@ -174,6 +178,8 @@ def _print(tried: _Tried, folder: Path, written: list[str]) -> None:
         click.echo(f"success in {sum(step.seconds for step in tried.steps):.1f} s; {_left(folder, written)}")
     elif tried.outcome == "not_found":
         click.echo(f"not found: {tried.message}; {_left(folder, written)}")
+    elif tried.outcome == "held":
+        click.echo(f"not tried: {tried.message}; {_left(folder, written)}")
     else:
         click.echo(f"failed, {tried.kind}: {tried.message}; {_left(folder, written)}")
 

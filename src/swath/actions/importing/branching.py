@@ -1,0 +1,106 @@
+"""Branches in a flat list of steps: `if`, `else`, `end`. A recorder's condition that cannot be carried over takes all
+that is in its branches with it: if only its own line were left out, both branches would be done.
+
+Used by mapped.py for recordings of others, and by chrome.py, which refuses such steps.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, NamedTuple
+
+from swath.actions.importing.imported import Remark
+from swath.domain.errors import BadInput
+
+__all__ = ["Branching", "Words", "is_flow_word"]
+
+Kind = Literal["if", "loop", "else", "end"]
+
+_WORDS: Final[dict[str, Kind]] = {
+    "if": "if",
+    **dict.fromkeys(("else", "elseif", "elif", "otherwise"), "else"),
+    **dict.fromkeys(("end", "endif", "endwhile", "endfor", "endforeach", "endtimes", "endloop"), "end"),
+    **dict.fromkeys(("while", "times", "for", "foreach", "loop"), "loop"),
+}
+_MOST_TOLD: Final = 10
+
+
+class Words(NamedTuple):
+    """What a recorder calls them, besides the usual words."""
+
+    begin: tuple[str, ...] = ()
+    otherwise: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+
+    def kind(self, action: str) -> Kind | None:
+        """What an action is, if it is none that does something."""
+        own: tuple[tuple[tuple[str, ...], Kind], ...] = (
+            (self.begin, "if"),
+            (self.otherwise, "else"),
+            (self.end, "end"),
+        )
+        return next((kind for names, kind in own if action in names), _WORDS.get(_plain(action)))
+
+
+class _Block(NamedTuple):
+    number: int
+    action: str
+    kind: Kind
+
+
+class Branching:
+    """Of one recording. `takes` is asked about each step, in order."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._open: list[_Block] = []
+        self._taken: list[str] = []
+        self.told: list[Remark] = []
+
+    def takes(self, number: int, action: str, *, known: bool) -> bool:
+        """Whether the step belongs to a condition that is left out. `known`: the mapping has the action. Raises
+        BadInput for an `else` whose condition is not known."""
+        kind = None if known else self._words.kind(action)
+        was_inside = self._is_inside
+        if kind in ("if", "loop"):
+            self._open.append(_Block(number, action, kind))
+        elif kind == "else" and not (self._open and self._open[-1].kind == "if"):
+            raise BadInput(
+                f"step {number} ({action}): has no condition before it, so one of two branches cannot be told"
+            )
+        ends = self._open.pop() if kind == "end" and self._open else None
+        if not was_inside and not self._is_inside:
+            return False
+        self._taken.append(action)
+        if ends is not None and not self._is_inside:
+            self._tell(ends)
+        return True
+
+    def check_ended(self) -> None:
+        """Raises BadInput when a condition has no end: then nobody knows which steps it guards."""
+        for block in self._open:
+            if block.kind == "if":
+                raise BadInput(
+                    f"step {block.number} ({block.action}): is a condition that cannot be carried over, and has no "
+                    "end; take it out of the recording with the steps that it guards"
+                )
+
+    @property
+    def _is_inside(self) -> bool:
+        return any(block.kind == "if" for block in self._open)
+
+    def _tell(self, block: _Block) -> None:
+        names = ", ".join((*self._taken[:_MOST_TOLD], *(["…"] if len(self._taken) > _MOST_TOLD else [])))
+        text = f"a condition cannot be carried over, and all of it is left out: {len(self._taken)} steps ({names})"
+        place = f"step {block.number} ({block.action})"
+        self.told.append(Remark(f"{text}; write an if step in its place", place))
+        self._taken = []
+
+
+def is_flow_word(name: str) -> bool:
+    """Whether an action begins, parts or ends branches or loops by its name."""
+    return _plain(name) in _WORDS
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())

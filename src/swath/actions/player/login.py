@@ -1,0 +1,118 @@
+"""Login: what became of a password that a recording has typed. A site that asks for it again did not accept it, and
+must not be asked a second time: sites lock accounts after a few wrong passwords.
+
+Told by ground.py and acts.py what was typed and clicked, by run.py which steps went well; asked by play.py at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Literal
+
+from swath.actions.language.step import Acting
+from swath.actions.language.steps import AnyStep, Extract, WaitFor
+from swath.browser.stage.place import Place
+from swath.browser.stage.stage import Stage
+from swath.domain.failure import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from patchright.async_api import ElementHandle
+
+__all__ = ["Login"]
+
+_FIELD: Final = [(("css", "input[type=password]"),)]
+# Fields, and what ticks or names them, are clicked on the way; all else may send the form.
+_SENDS: Final = """node => !node.closest(
+  "input:not([type=submit]):not([type=image]):not([type=button]), select, option, textarea, label")"""
+_TEXT: Final = "() => document.body ? document.body.innerText.slice(0, 20000) : ''"
+_WHAT: Final = r"(?:pass ?(?:word|code|phrase)|credentials?|log ?-?in|sign ?-?in|user ?-?(?:name|id)|pin)"
+_WRONG: Final = (
+    r"(?:incorrect|invalid|wrong|not (?:recogni[sz]ed|valid|correct|accepted)|does ?n[o']t match|do not match)"
+)
+_REFUSED: Final = re.compile(
+    rf"\b{_WRONG}[^.!?\n]{{0,40}}\b{_WHAT}\b|\b{_WHAT}\b[^.!?\n]{{0,60}}\b{_WRONG}|"
+    r"\b(?:log ?-?in|sign ?-?in|authentication) (?:has |was |attempt )?(?:failed|unsuccessful|denied)|"
+    r"\baccount (?:is|has been|was) (?:temporarily )?locked|"
+    r"\b(?:falsches|ungültiges) (?:passwort|kennwort)|contraseña incorrecta|mot de passe incorrect",
+    re.IGNORECASE,
+)
+# What a page that asks again may look like to the step after it; of other kinds only the page's own words count.
+_LOOKS_ALIKE: Final = frozenset(
+    {
+        FailureKind.ACTION_FAILED,
+        FailureKind.LAYOUT_CHANGED,
+        FailureKind.NAVIGATION,
+    }
+)
+_ANSWERS: Final = frozenset({FailureKind.HTTP_ERROR, FailureKind.SESSION_EXPIRED})
+_BY_WORDS: Final = frozenset({FailureKind.BLOCKED, FailureKind.SERVER_ERROR, FailureKind.TIMEOUT})
+_WHY: Final = (
+    "the site did not accept the password that the recording has typed; it is not sent again, for accounts are locked "
+    "after a few wrong ones"
+)
+
+
+class Login:
+    """Of one play. A password that was typed and sent is in doubt until a later step finds a page without a field for
+    it."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._state: Literal["none", "typed", "sent", "accepted"] = "none"
+        self._place: Place | None = None
+        self._sends = False
+
+    def typed(self, place: Place | None) -> None:
+        """A password was typed into a field there."""
+        self._state, self._place, self._sends = "typed", place, False
+
+    async def clicks(self, handle: ElementHandle) -> None:
+        """An element is about to be clicked."""
+        if self._state == "typed":
+            self._sends = bool(await handle.evaluate(_SENDS))
+
+    def presses(self, key: str) -> None:
+        """So is a key."""
+        self._sends = self._sends or (self._state == "typed" and key in ("Enter", "NumpadEnter"))
+
+    async def element_found(self) -> None:
+        """A later step has found its element, and has not acted on it yet."""
+        if self._state == "sent" and not await self._asks_again():
+            self._state = "accepted"
+
+    async def step_done(self, step: AnyStep) -> None:
+        """A step has gone well."""
+        if self._state == "typed":
+            navigates = isinstance(step, Acting) and step.navigates
+            self._state = "sent" if self._sends or navigates else "typed"
+        elif isinstance(step, Extract) or (isinstance(step, WaitFor) and step.seconds is None):
+            await self.element_found()
+
+    async def refusal(self, failure: Failure | None) -> Failure | None:
+        """What a failure is when the site has refused the password; None for any other. Without a failure the play has
+        ended well, as far as its steps can tell."""
+        is_sent = self._state == "sent" or (self._state == "typed" and self._sends)
+        if not is_sent or self._stage.calls.is_over:
+            return None
+        if failure is not None and failure.kind not in _LOOKS_ALIKE | _ANSWERS | _BY_WORDS:
+            return None
+        alike = _ANSWERS | (_LOOKS_ALIKE if self._state == "sent" else frozenset())
+        by_field = failure is not None and failure.kind in alike and await self._asks_again()
+        if not by_field and not await self._says_so():
+            return None
+        return Failure.of(FailureKind.CREDENTIAL, f"{failure.message}; {_WHY}" if failure is not None else _WHY)
+
+    async def _asks_again(self) -> bool:
+        """Whether a field for a password is shown, in the page in front or where it was typed."""
+        calls, search = self._stage.calls, self._stage.search
+        places = {Place(calls.page), *([] if self._place is None else [self._place])}
+        return any([await calls.bounded(search.shows(place, _FIELD, None)) for place in places])
+
+    async def _says_so(self) -> bool:
+        calls = self._stage.calls
+        for place in (Place(calls.page), self._place):
+            frame = None if place is None else place.frame
+            text = None if frame is None else await calls.bounded(frame.evaluate(_TEXT))
+            if text and _REFUSED.search(text):
+                return True
+        return False

@@ -1,0 +1,123 @@
+"""`repeat_until` in its natural form (A1): read, go on, until there is nothing to go on to. Every page is read, and the
+last one too; a loop that reads nothing may have nothing to do."""
+
+from typing import Any
+
+import pytest
+
+from swath.actions.language.recording import Recording
+from swath.actions.reading.read import read_record
+from swath.domain.errors import Failed
+from tests.actions.player.playing import Played, recording
+
+pytestmark = [pytest.mark.req("A1", "A4"), pytest.mark.asyncio(loop_scope="module")]
+
+HEAD = "<h1>Bills</h1><p>Page <b id=at>{at}</b> of {of}</p>"
+ROWS = "<table id=bills><tr><th>Year<th>Due</tr><tr><td>{at}1<td>10</tr><tr><td>{at}2<td>20</tr></table>"
+TABLE = {"do": "extract", "field": "bills", "on": "#bills", "kind": "table", "columns": {"year": "Year", "due": "Due"}}
+AT = {"do": "extract", "field": "at", "on": "#at", "type": "integer"}
+NEXT = {"do": "click", "on": "#next"}
+QUICK = {"timeout_seconds": 0.1}  # that what is not shown must stay so: these pages are whole when they come
+NO_NEXT = {"on": "#next", "state": "hidden"}
+
+
+def served(played: Played, pages: int, link: str = "<a id=next href='/bills?at={next}'>Next</a>") -> None:
+    for at in range(1, pages + 1):
+        more = "" if at == pages else link.format(next=at + 1)
+        played.shows(f"/bills?at={at}", (HEAD + ROWS).format(at=at, of=pages) + more)
+
+
+def flow(*steps: dict[str, Any], condition: dict[str, Any] = NO_NEXT, **loop: Any) -> list[dict[str, Any]]:
+    repeat = {"do": "repeat_until", "condition": condition, "collect": "pages", "steps": list(steps), **QUICK, **loop}
+    return [{"do": "goto", "url": "/bills?at=1"}, repeat]
+
+
+async def years(played: Played, steps: list[dict[str, Any]]) -> list[str]:
+    await played.play(*steps)
+    record = read_record(recording(*steps), played.browser.pages)
+    played.browser.pages.clear()
+    return [row["year"] for page in record["pages"] for row in page["bills"]]
+
+
+async def test_the_last_page_is_read(played: Played) -> None:
+    served(played, 3)
+    assert await years(played, flow(AT, TABLE, NEXT)) == ["11", "12", "21", "22", "31", "32"]
+    assert await years(played, flow(AT, TABLE, NEXT, condition={"on": "#next", "not": True})) == [
+        *["11", "12", "21", "22", "31", "32"]
+    ]
+    guarded = {"do": "if", "condition": {"on": "#next"}, "then": [NEXT]}
+    assert await years(played, flow(TABLE, guarded)) == ["11", "12", "21", "22", "31", "32"]
+
+
+async def test_a_table_of_one_page_has_nothing_to_go_on_to(played: Played) -> None:
+    served(played, 1)
+    assert await years(played, flow(TABLE, NEXT)) == ["11", "12"]
+
+
+async def test_going_on_first_is_as_it_was(played: Played) -> None:
+    served(played, 3)
+    assert await years(played, flow(NEXT, TABLE)) == ["21", "22", "31", "32"]
+
+
+async def test_a_next_that_scripts_draw_late_is_not_taken_for_the_end(played: Played) -> None:
+    link = """<div id=foot></div><script>setTimeout(() =>
+foot.innerHTML = "<a id=next href='/bills?at={next}'>Next</a>", 400)</script>"""
+    served(played, 3, link)
+    assert await years(played, flow(TABLE, NEXT, timeout_seconds=None)) == ["11", "12", "21", "22", "31", "32"]
+
+
+SCRIPTED = """<h1>Bills</h1><p>Page <b id=at>1</b></p><table id=bills></table><button id=next>Next</button><script>
+const show = at => {
+  document.getElementById('at').textContent = at;
+  bills.innerHTML = '<tr><th>Year<th>Due</tr>' + `<tr><td>${at}1<td>10</tr>`;
+  next.disabled = at === 3;
+};
+let at = 1;
+next.onclick = () => { at += 1; setTimeout(() => show(at), 300); };
+show(1);
+</script>"""
+
+
+async def test_a_table_that_a_script_fills_is_waited_for(played: Played) -> None:
+    played.shows("/bills?at=1", SCRIPTED)
+    there = {"do": "wait_for", "on": "xpath///b[@id='at'][.='{{ loop.index }}']"}
+    steps = flow(there, TABLE, NEXT, condition={"on": "#next:disabled"})
+    assert await years(played, steps) == ["11", "21", "31"]
+
+
+async def test_more_pages_than_there_may_be_are_a_failure_and_no_loss(played: Played) -> None:
+    served(played, 3)
+    with pytest.raises(Failed, match="did not come true in 2 turns"):
+        await played.play(*flow(TABLE, NEXT, most=2))
+    assert await years(played, flow(TABLE, NEXT, most=3)) == ["11", "12", "21", "22", "31", "32"]
+
+
+async def test_the_rows_of_all_pages_are_one_list(played: Played) -> None:
+    served(played, 2)
+    steps = flow(AT, TABLE, NEXT, flatten="bills", collect="rows")
+    await played.play(*steps)
+    made: Recording = recording(*steps)
+    assert read_record(made, played.browser.pages) == {
+        "rows": [
+            {"at": 1, "year": "11", "due": "10"},
+            {"at": 1, "year": "12", "due": "20"},
+            {"at": 2, "year": "21", "due": "10"},
+            {"at": 2, "year": "22", "due": "20"},
+        ]
+    }
+
+
+CALENDAR = """<h1>D</h1><input id=day readonly><div><button id=on>&gt;</button><b id=month></b></div><script>
+const names = ['March 2026', 'April 2026', 'May 2026'];
+let at = 0;
+const show = () => { month.textContent = names[at] || 'none'; };
+document.getElementById('on').onclick = () => { at += 1; show(); };
+show();
+</script>"""
+
+
+@pytest.mark.parametrize("month", ["March 2026", "May 2026"])
+async def test_a_loop_that_only_goes_on_may_be_where_it_should_be(played: Played, month: str) -> None:
+    turn = {"do": "repeat_until", "condition": {"on": "#month", "text": "{{ input.month }}"}, "most": 24}
+    await played.on(CALENDAR, {**turn, "steps": [{"do": "click", "on": "#on"}]}, given={"month": month})
+    assert await played.text("#month") == month
