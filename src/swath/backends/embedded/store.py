@@ -88,7 +88,9 @@ class EmbeddedStore(EmbeddedService):
             raise UserError(
                 f"cannot use the folder {folder}: {error.strerror}; choose another with SWATH_DATA"
             ) from error
-        return cls(Database(folder / "swath.db", must_exist=must_exist), Presence(folder / "workers"), clock, lease_seconds)
+        return cls(
+            Database(folder / "swath.db", must_exist=must_exist), Presence(folder / "workers"), clock, lease_seconds
+        )
 
     def _times(self) -> Times:
         return Times(self._clock.now(), self._clock.boot(), self._lease_seconds, self._boot_id)
