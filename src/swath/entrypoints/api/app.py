@@ -6,7 +6,7 @@ none.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -34,6 +34,7 @@ from swath.entrypoints.api.routes import (
     versions,
     webhooks,
 )
+from swath.entrypoints.api.tasks import TASK_EXAMPLES, TaskView
 from swath.entrypoints.api.watched import Watched
 
 __all__ = ["ROUTERS", "make_app"]
@@ -83,7 +84,7 @@ ROUTERS: Final = (
 
 def make_app(controller: Controller) -> FastAPI:
     """The whole API over this controller."""
-    app = FastAPI(
+    app = _Api(
         title="Swath",
         version=__version__,
         description=_DESCRIPTION,
@@ -103,6 +104,14 @@ def make_app(controller: Controller) -> FastAPI:
     app.add_middleware(Watched)
     app.add_middleware(Edge, hosts=(controller.settings.host, *controller.settings.allowed_hosts))
     return app
+
+
+class _Api(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The document. FastAPI leaves out what is null, which makes an example wrong that must have it."""
+        document = super().openapi()
+        document["components"]["schemas"][TaskView.__name__]["examples"] = TASK_EXAMPLES
+        return document
 
 
 async def _answer(request: Request, error: Exception) -> Response:
