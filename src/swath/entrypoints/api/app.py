@@ -20,6 +20,7 @@ from swath.entrypoints.api.edge import Edge, told
 from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
 from swath.entrypoints.api.problems import refused
 from swath.entrypoints.api.routes import (
+    checks,
     control,
     events,
     export,
@@ -47,7 +48,7 @@ carries `X-Request-ID`, a UUID, and keeps yours if you send one.
 _TAGS: Final = [
     {"name": "jobs", "description": "Order bulk jobs, load their items, follow and manage them."},
     {"name": "items", "description": "The items of a job."},
-    {"name": "results", "description": "Manifests, stored files and exports."},
+    {"name": "results", "description": "Manifests, stored files, exports, checks and comparisons."},
     {"name": "versions", "description": "Re-extraction of stored pages, and which version readers get."},
     {"name": "webhooks", "description": "The delivery log of webhooks."},
     {"name": "events", "description": "Server-sent events."},
@@ -72,6 +73,7 @@ ROUTERS: Final = (
     items,
     results,
     export,
+    checks,
     versions,
     webhooks,
     events,
