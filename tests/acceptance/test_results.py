@@ -122,7 +122,7 @@ def test_two_jobs_are_compared(two_jobs: Shell) -> None:
         (["--output", "changes.txt"], 2, "Give --format json or csv"),
         (["--output", "items.csv"], 2, "--force"),
         (["--output", "nowhere/changes.csv"], 2, "there is no folder"),
-        (["--server", "http://127.0.0.1:1"], 2, "works on a store"),
+        (["--server", "http://127.0.0.1:1"], 1, "cannot be reached"),
     ],
 )
 def test_mistakes_are_told_in_one_line(two_jobs: Shell, more: list[str], code: int, said: str) -> None:

@@ -34,6 +34,7 @@ INERT = {
     "cache-control": "private",
 }
 PLAIN = "text/plain; charset=utf-8"
+BYTES = "application/octet-stream"
 URL = "/jobs/job/items/item/download"
 HTML = {"artifact": "html"}
 HOSTILE = {
@@ -65,8 +66,25 @@ async def test_images_are_told_by_how_they_begin_and_saved_like_all_others(api: 
         answer = await api.client.get(URL, params={"artifact": name})
         assert answer.headers["content-type"] == kind
         assert answer.headers["content-disposition"].startswith("attachment")
-    assert content_type(b"RIFF\x00\x00\x00\x00WEBPVP8 ") == "image/webp"
-    assert content_type(b"RIFF\x00\x00\x00\x00WAVE") == PLAIN
+    assert content_type(b"RIFF\x00\x00\x00\x00WEBPVP8 ", "*/*") == "image/webp"
+    assert content_type(b"RIFF\x00\x00\x00\x00WAVE", "") == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/octet-stream", BYTES),
+        ("Application/Octet-Stream; q=0.9", BYTES),
+        ("application/octet-stream, text/plain", PLAIN),
+        ("application/octet-stream, */*;q=0.1", PLAIN),
+        ("", PLAIN),
+    ],
+)
+async def test_a_caller_that_accepts_bytes_only_gets_bytes(api: Api, accept: str, kind: str) -> None:
+    await with_files(api, {"data.json": b"{}"})
+    answer = await api.client.get(URL, params={"artifact": "data"}, headers={"Accept": accept})
+    assert answer.headers["content-type"] == kind
+    assert answer.headers["content-disposition"].startswith("attachment")
 
 
 def page(body: bytes) -> dict[str, bytes]:

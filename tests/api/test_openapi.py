@@ -49,6 +49,47 @@ async def test_names_are_such_that_tools_accept_them(api: Api) -> None:
     assert document["info"]["license"]["identifier"] == "Apache-2.0"
 
 
+@pytest.mark.req("I1")
+async def test_no_schema_is_one_that_generators_of_clients_fail_at(api: Api) -> None:
+    """OpenAPI Generator stops at the type null, and its Python client refuses a boolean that is constant. The client of
+    openapi-python-client fails when it is called where the first type of a file is a text, or one of several bodies an
+    array."""
+    document = await _document(api)
+    for schema in _schemas(document):
+        assert schema.get("type") != "null"
+        assert not isinstance(schema.get("const"), bool)
+    for path in document["paths"].values():
+        for operation in path.values():
+            bodies = list(operation.get("requestBody", {}).get("content", {}).values())
+            assert len(bodies) < 2 or all(body["schema"]["type"] == "string" for body in bodies)
+            for answer in operation["responses"].values():
+                kinds = [kind for kind, one in answer.get("content", {}).items() if _is_binary(one)]
+                assert not kinds or kinds[0] == "application/octet-stream"
+
+
+def _schemas(found: Any) -> Iterator[dict[str, Any]]:
+    """All schemas but what is said beside null, which every generator knows."""
+    if isinstance(found, dict):
+        yield found
+        for name, inner in found.items():
+            yield from _schemas([one for one in inner if one != {"type": "null"}] if name == "anyOf" else inner)
+    elif isinstance(found, list):
+        for inner in found:
+            yield from _schemas(inner)
+
+
+def _is_binary(content: dict[str, Any]) -> bool:
+    return bool(content.get("schema", {}).get("format") == "binary")
+
+
+@pytest.mark.req("I1")
+async def test_an_example_has_every_field_that_its_schema_wants(api: Api) -> None:
+    schemas = (await _document(api))["components"]["schemas"]
+    for name, schema in schemas.items():
+        for example in schema.get("examples", ()):
+            assert set(schema.get("required", ())) <= set(example), name
+
+
 @pytest.mark.req("I1", "I2", "I3", "I4")
 async def test_all_endpoints_are_there(api: Api) -> None:
     paths = (await _document(api))["paths"]

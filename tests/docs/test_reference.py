@@ -3,9 +3,11 @@
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 import swath
+from swath.backends.memory.site_book import MemorySiteBook
 from swath.domain.failure import RULES, FailureKind, KindRule, ProxyEffect
 from swath.domain.item import ItemRecord
 from swath.domain.job import Counts, Job, JobStatus, SiteOutlook
@@ -13,8 +15,12 @@ from swath.domain.manifest import JobMetadata, entry
 from swath.domain.policy import ExecutionPolicy
 from swath.domain.site import SitePolicy
 from swath.domain.transitions import ItemState, JobState
+from swath.pipeline.dispatch.outlook import with_outlook
 from swath.pipeline.finish.artifacts import StoredPage
 from swath.pipeline.finish.report import ProblemCode, VerifyReport
+from swath.ports.site_book import Ask
+from swath.sites.directory import SiteDirectory
+from swath.testing.clock import FakeClock
 from swath.web.classify import classify
 from swath.web.transport import Response
 from tests.docs.pages import ROOT, code_in, rows_of, section_of
@@ -168,6 +174,25 @@ def test_every_key_of_a_status_is_told() -> None:
     assert fields_in(text.partition("## counts")[0]) == list(status.as_json())
     assert fields_in(section_of(text, "## counts")) == list(Counts.__struct_fields__)
     assert fields_in(section_of(text, "## sites")) == list(SiteOutlook.__struct_fields__)
+
+
+@pytest.mark.req("J7", "D3")
+async def test_the_page_says_which_sites_a_job_has() -> None:
+    clock = FakeClock()
+    book, directory = MemorySiteBook(clock), SiteDirectory.load(None)
+    for name in ("broken.example", "fine.example"):
+        await book.ask(name, "worker", Ask(rate=1.0, concurrency=1))
+        breaker = directory.default.breaker
+        await book.record(name, breaker, [name == "fine.example"] * breaker.failures, 0)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for sites in ((), ("named.example",)):
+        job = msgspec.structs.replace(JOB, sites=sites)
+        status = await with_outlook(JobStatus(job=job, state=JobState.RUNNING), directory, book, clock)
+        found[sites] = [site.name for site in status.sites]
+    assert found == {(): ["broken.example"], ("named.example",): ["named.example"]}
+    told = section_of(page("job-status.md"), "## sites")
+    assert "names its sites (`sites`, `base_url`): each of them, in any state" in told
+    assert "names none: each site of any job whose circuit is `open` or `half_open`" in told
 
 
 @pytest.mark.req("R3")

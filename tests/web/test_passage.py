@@ -14,10 +14,13 @@ from swath.domain.failure import RULES, Culprit, Failure, FailureKind
 from swath.domain.job import Job
 from swath.domain.policy import ExecutionPolicy, ProxyType
 from swath.domain.site_circuit import CircuitState
+from swath.observe.figures import Figures
+from swath.observe.metrics import exposition
 from swath.sites.directory import Site
 from swath.sites.pacer import Pacer, Permit
 from swath.testing.clock import FakeClock
 from swath.testing.network import FreePacer, open_network
+from swath.web import passage as passage_module
 from swath.web.passage import Network, Passage
 from swath.web.transport import Request, Response, Unreadable
 from tests.web.sites import TableTransport, answer
@@ -290,6 +293,21 @@ async def test_not_even_robots_txt_is_fetched_outside_the_allowed_hours() -> Non
     with pytest.raises(SiteHeld):
         await desk.passage().robots_allow(PAGE)
     assert desk.site.requests == []
+
+
+@pytest.mark.req("O2")
+async def test_every_request_is_counted_for_its_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = Figures()
+    monkeypatch.setattr(passage_module, "FIGURES", figures)
+    pages = [f"{SITE}:8080/1", f"{SITE}/2", "http://archive.county.example/3", "http://[::1]:8010/4"]
+    desk = Desk({ROBOTS: answer(ROBOTS), **{page: answer(page) for page in pages}}, robots="ignore")
+    for page in pages:
+        await desk.visit(desk.passage(), page)
+    shown = {"county.example": 2, "archive.county.example": 1, "::1": 1}
+    assert figures.domain_requests.shown() == shown
+    text = exposition(figures).decode()
+    for domain, count in shown.items():
+        assert f'swath_domain_requests_total{{domain="{domain}"}} {count}.0' in text
 
 
 @pytest.mark.req("P1")

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from swath.observe.domains import DomainRequests
+
 __all__ = ["FIGURES", "NO_KIND", "Figures", "Spread"]
 
 NO_KIND: Final = "none"
@@ -43,11 +45,11 @@ class Spread:
 
 
 class Figures:
-    """Labels are bounded: states, kinds, routes, and the names of site policies."""
+    """Labels are bounded: states, kinds, routes, the names of site policies, and the busiest domains."""
 
     __slots__ = (
         *("attempt_seconds", "attempts", "cache_hits", "commit_seconds", "committed_items", "items", "received_bytes"),
-        *("browsers", "request_seconds", "requests", "site_requests"),
+        *("browsers", "domain_requests", "request_seconds", "requests", "site_requests"),
     )
 
     def __init__(self) -> None:
@@ -55,6 +57,7 @@ class Figures:
         self.attempts: dict[str, int] = defaultdict(int)
         self.attempt_seconds = Spread(ITEM_SECONDS)
         self.site_requests: dict[str, int] = defaultdict(int)
+        self.domain_requests = DomainRequests()
         self.received_bytes: dict[str, int] = defaultdict(int)
         self.cache_hits = 0
         self.commit_seconds = Spread(COMMIT_SECONDS)

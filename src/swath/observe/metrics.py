@@ -66,6 +66,8 @@ def _counted(figures: Figures) -> Iterator[Metric]:
     yield counter("swath_attempts", "Tries at items, by failure.", ("kind",), single(figures.attempts))
     yield spread("swath_attempt_seconds", "How long a try took.", figures.attempt_seconds)
     yield counter("swath_site_requests", "Requests sent, by site policy.", ("site",), single(figures.site_requests))
+    told = "Requests sent, by domain: the busiest by name, all others as `other`."
+    yield counter("swath_domain_requests", told, ("domain",), single(figures.domain_requests.shown()))
     received = single(figures.received_bytes)
     yield counter("swath_received_bytes", "Bytes over the wire, by site policy.", ("site",), received)
     told = "Answers taken from the response cache, for which nothing was sent."

@@ -18,7 +18,7 @@ from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 from swath.web.encode import urlencoded
 
-__all__ = ["Fields", "canonical", "origin_of", "pairs_of", "resolve", "shown", "with_params"]
+__all__ = ["Fields", "canonical", "host_of", "origin_of", "pairs_of", "resolve", "shown", "with_params"]
 
 Fields = Mapping[str, object] | Sequence[tuple[str, object]]
 
@@ -70,6 +70,14 @@ def canonical(url: str, base: str | None = None) -> str:
 def origin_of(url: str) -> str:
     """Scheme, host and port of a canonical address, as it spells them."""
     return url[: url.index("/", 8)]
+
+
+def host_of(url: str) -> str:
+    """The host of a canonical address, without its port; empty for a text that is no address."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def with_params(url: str, params: Fields | None) -> str:

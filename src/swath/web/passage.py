@@ -27,7 +27,7 @@ from swath.proxies.ways import Ways
 from swath.sites.circuits import SiteCircuits, Ticket
 from swath.sites.directory import Site, SiteDirectory
 from swath.sites.pacer import Pacer, Permit
-from swath.web.address import canonical, shown
+from swath.web.address import canonical, host_of, shown
 from swath.web.cache import ResponseCache
 from swath.web.redirects import next_request
 from swath.web.robots import MOST_HOPS, Robots
@@ -166,6 +166,7 @@ class Passage:
             raise
         self._last = site.name
         FIGURES.site_requests[self._label(site.name)] += 1
+        FIGURES.domain_requests.add(host_of(request.url))
         sent = msgspec.structs.replace(request, route=self._route(site), impersonate=site.policy.impersonate)
         self._open[id(sent)] = _Open(site, permit, self._network.clock.boot())
         return sent

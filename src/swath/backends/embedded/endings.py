@@ -101,8 +101,8 @@ def sweep(db: sqlite3.Connection, times: Times, lease: Lease, limit: int) -> int
     ends += [_cancelled(seq, stopping, None) for seq, _ in fresh]
     _write_ends(db, times, job_no, job["generation"], lease.fence, ends)
     db.execute(
-        "UPDATE jobs SET cancelled = cancelled + ?, next_seq = ?, fresh = fresh - ? WHERE job_no = ?",
-        (len(ends), fresh[-1][0] if fresh else next_seq, len(fresh), job_no),
+        "UPDATE jobs SET cancelled = cancelled + ?, next_seq = ?, fresh = fresh - ?, cost = cost + ? WHERE job_no = ?",
+        (len(ends), fresh[-1][0] if fresh else next_seq, len(fresh), sum(end.cost for end in ends), job_no),
     )
     return int(job["left"])
 

@@ -69,6 +69,7 @@ class MemoryEndings:
                     tries=stored.tries,
                 )
                 self._shelves.end_item(job, stored, end, lease.fence)
+                job.cost += end.cost
             return len(left)
 
     def _job_under(self, lease: Lease, right: Right) -> StoredJob:

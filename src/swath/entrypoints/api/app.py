@@ -6,7 +6,7 @@ none.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -20,6 +20,7 @@ from swath.entrypoints.api.edge import Edge, told
 from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
 from swath.entrypoints.api.problems import refused
 from swath.entrypoints.api.routes import (
+    checks,
     control,
     events,
     export,
@@ -34,6 +35,7 @@ from swath.entrypoints.api.routes import (
     versions,
     webhooks,
 )
+from swath.entrypoints.api.tasks import TASK_EXAMPLES, TaskView
 from swath.entrypoints.api.watched import Watched
 
 __all__ = ["ROUTERS", "make_app"]
@@ -46,7 +48,7 @@ carries `X-Request-ID`, a UUID, and keeps yours if you send one.
 _TAGS: Final = [
     {"name": "jobs", "description": "Order bulk jobs, load their items, follow and manage them."},
     {"name": "items", "description": "The items of a job."},
-    {"name": "results", "description": "Manifests, stored files and exports."},
+    {"name": "results", "description": "Manifests, stored files, exports, checks and comparisons."},
     {"name": "versions", "description": "Re-extraction of stored pages, and which version readers get."},
     {"name": "webhooks", "description": "The delivery log of webhooks."},
     {"name": "events", "description": "Server-sent events."},
@@ -71,6 +73,7 @@ ROUTERS: Final = (
     items,
     results,
     export,
+    checks,
     versions,
     webhooks,
     events,
@@ -83,7 +86,7 @@ ROUTERS: Final = (
 
 def make_app(controller: Controller) -> FastAPI:
     """The whole API over this controller."""
-    app = FastAPI(
+    app = _Api(
         title="Swath",
         version=__version__,
         description=_DESCRIPTION,
@@ -103,6 +106,14 @@ def make_app(controller: Controller) -> FastAPI:
     app.add_middleware(Watched)
     app.add_middleware(Edge, hosts=(controller.settings.host, *controller.settings.allowed_hosts))
     return app
+
+
+class _Api(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The document. FastAPI leaves out what is null, which makes an example wrong that must have it."""
+        document = super().openapi()
+        document["components"]["schemas"][TaskView.__name__]["examples"] = TASK_EXAMPLES
+        return document
 
 
 async def _answer(request: Request, error: Exception) -> Response:

@@ -68,6 +68,15 @@ class Doorkeeper:
             raise ApiError(ErrorCode.FORBIDDEN, f"this key does not allow that: it needs the scope {scope}")
         return caller
 
+    async def still_admits(self, caller: Caller) -> bool:
+        """Whether the key of a request that goes on is neither revoked nor expired. A caller without one stays while
+        there are no keys. Raises StoreUnavailable when the keys could not be read for too long."""
+        await self._refresh()
+        if caller.key_id is None:
+            return not self._keys
+        key = self._keys.get(caller.key_id)
+        return key is not None and key.alive(self._latest()) and key.key_id not in self._seen_expired
+
     def _known(self, shown: Sequence[str], peer: str | None) -> Caller:
         text, now = shown[0] if len(shown) == 1 else "", self._latest()
         key = self._keys.get(id_of(text) or "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from fastapi import Response
@@ -21,15 +21,8 @@ __all__ = ["Envelope", "ErrorBody", "ErrorEnvelope", "ok", "request_id", "said"]
 T = TypeVar("T")
 
 _NONE: Final = str(uuid.UUID(int=0))
-
-
-class Envelope(BaseModel, Generic[T]):
-    """An answer to a request that was understood and done."""
-
-    success: Literal[True] = True
-    data: T
-    error: None = None
-    request_id: uuid.UUID
+# Generators of clients fail at the type `null` and at a constant boolean, so the schemas allow more than is ever sent.
+_ALWAYS_NULL: Final = "Always null in this answer."
 
 
 class ErrorBody(BaseModel):
@@ -43,11 +36,20 @@ class ErrorBody(BaseModel):
     details: dict[str, Any] | None = None
 
 
+class Envelope(BaseModel, Generic[T]):
+    """An answer to a request that was understood and done."""
+
+    success: bool = Field(default=True, description="Always true in this answer.")
+    data: T
+    error: ErrorBody | None = Field(default=None, description=_ALWAYS_NULL)
+    request_id: uuid.UUID
+
+
 class ErrorEnvelope(BaseModel):
     """An answer to a request that was not done."""
 
-    success: Literal[False] = False
-    data: None = None
+    success: bool = Field(default=False, description="Always false in this answer.")
+    data: dict[str, Any] | None = Field(default=None, description=_ALWAYS_NULL)
     error: ErrorBody
     request_id: uuid.UUID
 

@@ -41,6 +41,13 @@ class Exports:
         """An answer that waits for its place; where none gets free it is rate_limited."""
         return _Answer(export.pieces() if form.streams else _from_file(export, form), self._places)
 
+    def lines(self, pieces: AsyncGenerator[bytes, None], kind: str) -> Response:
+        """The same for a check or a comparison, which reads as much."""
+        answer = _Answer(pieces, self._places)
+        answer.headers["Content-Type"] = kind
+        answer.headers["Cache-Control"] = "no-store"
+        return answer
+
 
 async def _from_file(export: Export, form: Format) -> AsyncGenerator[bytes, None]:
     target = Path(tempfile.gettempdir()) / f"swath-export-{os.getuid()}.{form.value}"
@@ -65,7 +72,7 @@ class _Answer(StreamingResponse):
             async with asyncio.timeout(PLACE_SECONDS):
                 await self._places.acquire()
         except TimeoutError:
-            said = f"{MOST_AT_ONCE} exports are under way here; try again later"
+            said = f"{MOST_AT_ONCE} exports, checks or comparisons are under way here; try again later"
             await ApiError(ErrorCode.RATE_LIMITED, said, retry_after=PLACE_SECONDS).answer()(scope, receive, send)
             return
         try:

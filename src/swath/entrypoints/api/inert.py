@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from fastapi import Response
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["IMAGE_TYPES", "Downloads", "Span", "Unsatisfiable", "content_type", "file_name", "inert", "wanted_span"]
+__all__ = [
+    "BYTES_TYPE",
+    "IMAGE_TYPES",
+    "Downloads",
+    "Span",
+    "Unsatisfiable",
+    "accepts_bytes_only",
+    "content_type",
+    "file_name",
+    "inert",
+    "wanted_span",
+]
 
 _INERT: Final = {
     "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -37,6 +48,7 @@ _IMAGES: Final = {
     b"GIF89a": "image/gif",
 }
 IMAGE_TYPES: Final = (*dict.fromkeys(_IMAGES.values()), "image/webp")
+BYTES_TYPE: Final = "application/octet-stream"
 _RANGE: Final = re.compile(r"\s*bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})\s*", re.IGNORECASE)
 _RANGES: Final = re.compile(r"\s*bytes\s*=\s*[\d\s,-]+", re.IGNORECASE)
 _LONGEST_NAME: Final = 100
@@ -92,11 +104,19 @@ def wanted_span(size: int, asked: str | None, if_range: str | None, etag: str) -
     return Span(start, end, size, ranged=True)
 
 
-def content_type(beginning: bytes) -> str:
-    """Plain text, but for the images that a browser can do no harm with, told by how they begin."""
+def content_type(beginning: bytes, accepted: str) -> str:
+    """Plain text, but for the images that a browser can do no harm with, told by how they begin; bytes for a caller
+    that accepts nothing else."""
+    if accepts_bytes_only(accepted):
+        return BYTES_TYPE
     if beginning[:4] == b"RIFF" and beginning[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _IMAGES.items() if beginning.startswith(magic)), _TEXT)
+
+
+def accepts_bytes_only(accepted: str) -> bool:
+    """Whether the header `Accept` names application/octet-stream, and no other type."""
+    return {part.partition(";")[0].strip().lower() for part in accepted.split(",")} == {BYTES_TYPE}
 
 
 def file_name(key: str) -> str:

@@ -71,7 +71,8 @@ def format_of(request: Request, said: Format | None) -> Format | None:
     if charset not in _UTF8:
         raise _header("Content-Type", f"charset {charset} is not read; send UTF-8")
     if said is None and kind.strip() not in _FORMATS:
-        raise _header("Content-Type", f"{kind.strip()} is not read; send application/x-ndjson or text/csv")
+        taken = "application/x-ndjson, text/csv, application/json or application/octet-stream"
+        raise _header("Content-Type", f"{kind.strip()} is not read; send {taken}")
     return said or _FORMATS[kind.strip()]
 
 

@@ -19,7 +19,7 @@ from swath.domain.transitions import ItemState
 from swath.pipeline.finish.artifacts import DATA_FILE, METADATA_FILE
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["TaskPage", "TaskState", "TaskTiming", "TaskView", "task_of", "task_state", "turned_away"]
+__all__ = ["TASK_EXAMPLES", "TaskPage", "TaskState", "TaskTiming", "TaskView", "task_of", "task_state", "turned_away"]
 
 # Between the commit of an end and the moment its files have their final names; longer only after a crash, until another
 # worker has published them.
@@ -45,6 +45,28 @@ _STATES: Final = {
     ItemState.SKIPPED: TaskState.FAILED,
     ItemState.CANCELLED: TaskState.CANCELLED,
 }
+
+
+TASK_EXAMPLES: Final[list[Any]] = [
+    {
+        "task_id": "6f1c0d0e-6a6f-4a58-9a3a-0d6d4c1f7a01",
+        "job_id": "6f1c0d0e-6a6f-4a58-9a3a-0d6d4c1f7a00",
+        "status": "completed",
+        "target_type": "example-http",
+        "target_url": "https://example.com/",
+        "finding": "found",
+        "data": {"method": "POST", "echo": {"url": "https://example.com/"}},
+        "pages": [],
+        "failure": None,
+        "timing": {
+            "created_at": 1_767_225_600.0,
+            "started_at": 1_767_225_600.1,
+            "ended_at": 1_767_225_600.4,
+            "duration_ms": 300,
+            "attempts": 1,
+        },
+    }
+]
 
 
 class TaskPage(BaseModel):
@@ -78,30 +100,7 @@ class TaskTiming(BaseModel):
 class TaskView(BaseModel):
     """A task as it stands. `finding`, `data` and `pages` only when it is completed."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "task_id": "6f1c0d0e-6a6f-4a58-9a3a-0d6d4c1f7a01",
-                    "job_id": "6f1c0d0e-6a6f-4a58-9a3a-0d6d4c1f7a00",
-                    "status": "completed",
-                    "target_type": "example-http",
-                    "target_url": "https://example.com/",
-                    "finding": "found",
-                    "data": {"method": "POST", "echo": {"url": "https://example.com/"}},
-                    "pages": [],
-                    "failure": None,
-                    "timing": {
-                        "created_at": 1_767_225_600.0,
-                        "started_at": 1_767_225_600.1,
-                        "ended_at": 1_767_225_600.4,
-                        "duration_ms": 300,
-                        "attempts": 1,
-                    },
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": TASK_EXAMPLES})
 
     task_id: str
     job_id: str

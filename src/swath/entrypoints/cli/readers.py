@@ -5,6 +5,8 @@ Before: `swath jobs reextract` has made it, or `swath run --job-id` or `swath jo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
 from swath.domain.job import JobStatus
@@ -15,8 +17,9 @@ from swath.pipeline.results.diff import Diff
 __all__ = ["tell_readers"]
 
 
-def tell_readers(scraped: JobStatus, made: JobStatus, diff: Diff | None) -> None:
-    """Which version of the job's results readers get now that this one has ended, and how to change that."""
+def tell_readers(scraped: JobStatus, made: JobStatus, diff: Diff | None, command: Callable[..., str] = command) -> None:
+    """Which version of the job's results readers get now that this one has ended, and how to change that. `command`
+    writes a command line."""
     job_id, number, current = scraped.job.job_id, version_of(made.job), scraped.current_version
     still = f"readers still get version {current}"
     use = f"to use it: {command('jobs', 'use', job_id, '--version', str(number))}"

@@ -15,7 +15,7 @@ from swath.domain.errors import BadInput
 from swath.entrypoints.cli.session import begin
 from swath.settings import Settings, parse_server
 
-__all__ = ["begin_here", "begin_jobs", "no_server_option", "refuse_server", "server_options"]
+__all__ = ["begin_jobs", "no_server_option", "refuse_server", "server_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,7 +50,7 @@ def server_options(command: F) -> F:
 
 
 def no_server_option(command: F) -> F:
-    """For a command that works on a store: what was given is refused by `begin_here` or `refuse_server`."""
+    """For a command that works on a store: what was given is refused by `refuse_server`."""
     return click.option("--server", **_SERVER_OPTION, hidden=True)(command)
 
 
@@ -64,17 +64,6 @@ def begin_jobs() -> Settings:
         from swath.entrypoints.cli.remote.address import Address, check_key_is_safe
 
         check_key_is_safe(Address.of(settings.server), settings.service_key)
-    return settings
-
-
-def begin_here(what: str, remedy: str) -> Settings:
-    """`begin`, for one of `swath jobs` that needs the store itself. Raises BadInput, also because of SWATH_SERVER."""
-    refuse_server(what, remedy)
-    settings = begin()
-    if settings.server is not None:
-        raise BadInput(
-            f"{what} works on a store, not on the controller {settings.server}; unset SWATH_SERVER, {remedy}"
-        )
     return settings
 
 

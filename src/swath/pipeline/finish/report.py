@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -64,6 +64,25 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     unpublished: int
     problems: tuple[Problem, ...]
     found: dict[str, int]
+
+    @classmethod
+    def of_damage(cls, job_id: str, damage: str) -> VerifyReport:
+        """What can be said when the rows themselves cannot be read."""
+        code = ProblemCode.STORE_DAMAGED
+        return cls(
+            job_id=job_id,
+            state=JobState.FAILED,
+            counts=Counts(),
+            artifacts=0,
+            bytes=0,
+            unpublished=0,
+            problems=(Problem(code, job_id, damage),),
+            found={code.value: 1},
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {"ok": self.ok, **msgspec.to_builtins(self)}
 
     @property
     def ok(self) -> bool:

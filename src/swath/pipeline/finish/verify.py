@@ -7,7 +7,7 @@ only; what a crash left unpublished is put right by the recovery of leases.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -41,19 +41,26 @@ _READ_ITEMS: Final = 1_000
 _DERIVED: Final = {"pending", "queued", "in_progress"}  # how far a lease is; no counter stands behind them
 
 
-async def verify(store: JobStore, storage: ResultStorage, job_id: str) -> VerifyReport:
-    """Checks one job in bounded memory. Raises UnknownName when there is no such job, StoreDamaged when its rows cannot
-    be read at all."""
+async def verify(
+    store: JobStore, storage: ResultStorage, job_id: str, told: Callable[[int], None] | None = None
+) -> VerifyReport:
+    """Checks one job in bounded memory; `told` hears of each batch how many items it has.
+
+    Raises UnknownName when there is no such job, StoreDamaged when its rows cannot be read at all.
+    """
     status = await store.status(job_id)
-    check = _Verification(status, store, storage)
+    check = _Verification(status, store, storage, told)
     if status.state.terminal:
         return await check.finished_job()
     return await check.unfinished_job()
 
 
 class _Verification:
-    def __init__(self, status: JobStatus, store: JobStore, storage: ResultStorage) -> None:
+    def __init__(
+        self, status: JobStatus, store: JobStore, storage: ResultStorage, told: Callable[[int], None] | None
+    ) -> None:
         self._status = status
+        self._told = told
         self._job_id = status.job.job_id
         self._store = store
         self._storage = storage
@@ -100,6 +107,8 @@ class _Verification:
             for record in records:
                 self._tally.add(record)
             yield records
+            if self._told is not None:
+                self._told(len(records))
             self._last_seq = after = records[-1].seq
 
     async def _read_metadata(self) -> JobMetadata | None:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
-from swath.pipeline.results.compare_report import Difference, Summary
+from swath.pipeline.results.compare_report import Because, Change, Difference, Summary
 from swath.pipeline.results.flatten import Value, as_text, json_text
 from swath.pipeline.results.texts import safe_cell
 
-__all__ = ["csv_pieces", "json_pieces", "told_apart"]
+__all__ = ["csv_pieces", "difference_json", "difference_of", "json_pieces", "told_apart"]
 
 _PIECE_DIFFERENCES: Final = 500
 _JOBS: Final = ("a", "b")
@@ -29,12 +29,13 @@ def json_pieces(summary: Summary, differences: Iterable[Difference]) -> Iterator
     yield b'{"summary":%s,\n"differences":[' % msgspec.json.encode(summary)
     before = b"\n"
     for some in _some(differences):
-        yield before + b",\n".join([msgspec.json.encode(_json(one, summary.key)) for one in some])
+        yield before + b",\n".join([msgspec.json.encode(difference_json(one, summary.key)) for one in some])
         before = b",\n"
     yield b"\n]}\n"
 
 
-def _json(one: Difference, names: Sequence[str]) -> dict[str, Any]:
+def difference_json(one: Difference, names: Sequence[str]) -> dict[str, Any]:
+    """For machines; `names` are those of the key."""
     return {
         "change": one.change,
         "key": dict(zip(names, one.key, strict=False)),  # a record without a key has none of it
@@ -43,6 +44,18 @@ def _json(one: Difference, names: Sequence[str]) -> dict[str, Any]:
         "fields": {name: {"before": before, "after": after} for name, (before, after) in one.fields.items()},
         "because": one.because,
     }
+
+
+def difference_of(told: Mapping[str, Any], names: Sequence[str]) -> Difference:
+    """The same again. Raises KeyError, TypeError or ValueError for what is none."""
+    return Difference(
+        change=Change(told["change"]),
+        key=tuple(told["key"][name] for name in names) if told["key"] else (),
+        records=(told["records"]["a"], told["records"]["b"]),
+        items=(told["items"]["a"], told["items"]["b"]),
+        fields={name: (one["before"], one["after"]) for name, one in told["fields"].items()},
+        because=None if told["because"] is None else Because(told["because"]),
+    )
 
 
 def csv_pieces(summary: Summary, differences: Iterable[Difference]) -> Iterator[bytes]:

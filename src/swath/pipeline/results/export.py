@@ -77,9 +77,10 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """What was written. In the format `files` each item counts as a record."""
+    """What was written. In the format `files` each item counts as a record. `records` is None where a controller made
+    the file."""
 
-    records: int
+    records: int | None
     bytes: int
 
 

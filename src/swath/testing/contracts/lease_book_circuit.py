@@ -298,6 +298,23 @@ class CircuitContract:
         await finished(store, lease, handed_back=[HandedBack(seq=2, attempts=(attempt_at(4.0),))])
         assert (await store.status("job")).cost == pytest.approx(0.75)
 
+    @pytest.mark.req("P3")
+    async def test_the_attempts_of_cancelled_items_are_in_the_cost_once(self, store: Store) -> None:
+        (lease,) = await broken_site(store, items=3, min_requests=1_000)
+        paid = msgspec.structs.replace(success(1), attempts=(attempt_at(0.25),))
+        back = [HandedBack(seq=seq, attempts=(attempt_at(1.0), attempt_at(2.0))) for seq in (2, 3)]
+        await finished(store, lease, [paid], back)
+        await store.release(lease.worker_id, lease.fence)
+        await store.cancel("job")
+        ended = await end_job(store)
+        assert ended.counts.cancelled == 2
+        assert ended.cost == pytest.approx(6.25)
+        await store.retry("job", Selection(not_run=True))
+        await store.cancel("job")
+        again = await end_job(store)
+        assert again.counts.cancelled == 2
+        assert again.cost == pytest.approx(6.25)
+
 
 def attempt_at(cost: float) -> Attempt:
     """One that cost so much."""

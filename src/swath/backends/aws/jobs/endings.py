@@ -121,6 +121,7 @@ async def _sweep(ledger: Ledger, lease: Lease, limit: int) -> tuple[int, int]:
         rows += outcomes.write_ends(head, held, ends, ledger.times().now)
         for end in ends:
             outcomes.count(head, end)
+        head.cost += sum(end.cost for end in ends)  # of attempts before the job was stopped
         if fresh:
             head.fresh_seq, head.fresh_left = fresh[-1], head.fresh_left - len(fresh)
         return Change((left, len(ends)), rows)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Header, Response
 
 from swath.domain.service_key import Scope
 from swath.entrypoints.api.controller import Control, Controller
+from swath.entrypoints.api.doorkeeper import Caller
 from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
 from swath.entrypoints.api.event_stream import EventStream
 from swath.entrypoints.api.gate import needs
@@ -33,6 +35,7 @@ _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     }
 }
 _TIME_ID: Final = re.compile(r"(\d{1,15})-[0-9a-f-]+")
+Reader = Annotated[Caller, Depends(needs(Scope.READ))]
 LastEventId = Annotated[str | None, Header(max_length=200)]
 
 
@@ -44,10 +47,10 @@ LastEventId = Annotated[str | None, Header(max_length=200)]
         204: {"description": "The job has ended, and the caller has seen that: there is no need to come again."},
         **declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE),
     },
-    dependencies=[Depends(needs(Scope.READ))],
 )
-async def job_events(job_id: JobId, controller: Control, last_event_id: LastEventId = None) -> Response:
-    """One job: its status now, and whenever it changes, at most five times a second. Ends when the job does."""
+async def job_events(job_id: JobId, controller: Control, caller: Reader, last_event_id: LastEventId = None) -> Response:
+    """One job: its status now, and whenever it changes, at most five times a second. Ends when the job
+    does, and when the key of the caller is revoked or expires."""
     event = status_event(await controller.services.status(job_id))
     if event.last and event.event_id == last_event_id:
         return Response(status_code=204)
@@ -58,17 +61,17 @@ async def job_events(job_id: JobId, controller: Control, last_event_id: LastEven
         with controller.hub.watching(job_id, last_event_id) as watch:
             yield watch
 
-    return EventStream(watching())
+    return EventStream(watching(), still_admitted=_still_admitted(controller, caller))
 
 
 @router.get(
     "/events",
     response_class=Response,
     responses={**_STREAM, **declared(ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE)},
-    dependencies=[Depends(needs(Scope.READ))],
 )
-async def all_events(controller: Control, last_event_id: LastEventId = None) -> Response:
-    """All jobs that have not ended, and whatever changes; scrapes on demand are left out. Goes on for ever.
+async def all_events(controller: Control, caller: Reader, last_event_id: LastEventId = None) -> Response:
+    """All jobs that have not ended, and whatever changes; scrapes on demand are left out. Goes on until the
+    controller stops, or the key of the caller is revoked or expires.
 
     With `Last-Event-ID` also those that have ended since then.
     """
@@ -81,7 +84,11 @@ async def all_events(controller: Control, last_event_id: LastEventId = None) -> 
         """Of all jobs together only the time says what a reader has seen."""
         return event.encode(f"{int(clock.now() * 1_000)}-{event.event_id}")
 
-    return EventStream(controller.hub.watching_all(since), timed)
+    return EventStream(controller.hub.watching_all(since), timed, still_admitted=_still_admitted(controller, caller))
+
+
+def _still_admitted(controller: Controller, caller: Caller) -> Callable[[], Awaitable[bool]]:
+    return partial(controller.doorkeeper.still_admits, caller)
 
 
 def _check_room(controller: Controller) -> None:

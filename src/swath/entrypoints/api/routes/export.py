@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from swath.domain.service_key import Scope
 from swath.entrypoints.api.controller import Control
 from swath.entrypoints.api.edge import segment_text
 from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
 from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.inert import file_name, inert
+from swath.entrypoints.api.inert import BYTES_TYPE, accepts_bytes_only, file_name, inert
 from swath.entrypoints.api.routing import ApiRoute
 from swath.pipeline.results.export import Export, Format, Wish
 
@@ -28,7 +28,8 @@ _TYPES: Final = {
 }
 
 _CONTENT: Final[dict[str, Any]] = {
-    kind.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}} for kind in _TYPES.values()
+    kind.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}}
+    for kind in (BYTES_TYPE, *_TYPES.values())
 }
 _ERRORS: Final = (
     ErrorCode.JOB_NOT_FOUND,
@@ -49,6 +50,7 @@ _ERRORS: Final = (
     },
 )
 async def export(
+    request: Request,
     job_id: str,
     controller: Control,
     form: Annotated[
@@ -68,4 +70,5 @@ async def export(
     wish = Wish(wanted, raw=raw, everything=state == "all", partial=partial)
     made = controller.exports.answer(Export(services.store, services.storage, status, wish), wanted)
     ending = "tar" if wanted is Format.FILES else wanted.value
-    return inert(made, {}, file_name(f"{status.job.job_id}.{ending}"), _TYPES[wanted])
+    kind = BYTES_TYPE if accepts_bytes_only(request.headers.get("accept", "")) else _TYPES[wanted]
+    return inert(made, {}, file_name(f"{status.job.job_id}.{ending}"), kind)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from swath import __version__
 from swath.domain.job import WaitingFor
@@ -75,7 +75,7 @@ class Health(BaseModel):
 class Readiness(BaseModel):
     """What was found to be well."""
 
-    ready: Literal[True] = True
+    ready: bool = Field(default=True, description="Always true: a controller that is not ready answers 503.")
     checked: list[str]
 
 

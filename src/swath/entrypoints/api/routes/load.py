@@ -1,5 +1,7 @@
-"""`POST /jobs/{id}/items`: items as a stream of any size, in NDJSON or CSV (J2). Before: `POST /jobs` without items.
-After: `POST /jobs/{id}/start`. taking_in.py does the work."""
+"""`POST /jobs/{id}/items`: items as a stream of any size, in NDJSON, CSV or JSON (J2). taking_in.py does the work.
+
+Before: `POST /jobs` without items. After: `POST /jobs/{id}/start`.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,20 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 _FORMATS: Final = {"csv": Format.CSV, "ndjson": Format.JSONL, "jsonl": Format.JSONL, "json": Format.JSON}
 _NDJSON: Final = '{"test_param": "hello"}\n{"item_id": "item-2", "input": {"test_param": "world"}}\n'
+_CSV: Final = "test_param\nhello\nworld\n"
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
-        "description": "One item on each line, or a table with a header line; gzip of either too.",
+        "description": "Items as JSON Lines (an object on each line), as a table with a header line (CSV), or as one "
+        "JSON array of objects; gzip of each too. In `application/octet-stream` the query parameter `format` says "
+        "which, or else the first character: `{` begins JSON Lines, `[` an array, everything else a table. An array "
+        "may also be sent as `application/json`.",
+        # Generators of clients take the first type that they know, and hardly any knows the other two. A schema of an
+        # array beside them is more than openapi-python-client can do: what it writes fails when it is called.
         "content": {
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}, "example": _NDJSON},
             "application/x-ndjson": {"schema": {"type": "string"}, "example": _NDJSON},
-            "text/csv": {"schema": {"type": "string"}, "example": "test_param\nhello\nworld\n"},
+            "text/csv": {"schema": {"type": "string"}, "example": _CSV},
         },
     }
 }

@@ -22,7 +22,7 @@ from swath.entrypoints.api.edge import segment_text
 from swath.entrypoints.api.envelope import Envelope, ok
 from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
 from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.inert import IMAGE_TYPES, Unsatisfiable, content_type, inert, wanted_span
+from swath.entrypoints.api.inert import BYTES_TYPE, IMAGE_TYPES, Unsatisfiable, content_type, inert, wanted_span
 from swath.entrypoints.api.offer import Offer, offer
 from swath.entrypoints.api.problems import Problem, refused_fields
 from swath.entrypoints.api.routing import ApiRoute
@@ -39,8 +39,11 @@ _OF_A_VERSION: Final = (
 )  # what re-extraction makes anew; all else is what the job itself has stored
 _LISTS: Final = {"all": "full", "success": "success", "error": "errors"}
 _NOT_FOUND: Final = (ErrorCode.JOB_NOT_FOUND, ErrorCode.VALIDATION_ERROR, ErrorCode.STORE_UNAVAILABLE)
+# Generators of clients take the first type that they know, and bytes are right for each of them.
 _FILE: Final[dict[str, Any]] = {
-    "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("text/plain", *IMAGE_TYPES)}
+    "content": {
+        kind: {"schema": {"type": "string", "format": "binary"}} for kind in (BYTES_TYPE, "text/plain", *IMAGE_TYPES)
+    }
 }
 
 
@@ -204,7 +207,7 @@ async def _served(request: Request, offered: Offer) -> Response:
     """Everything that can go wrong does so before the answer begins, but for a file that changes under way."""
     asked, etag, size = request.headers, offered.etag, offered.size
     headers = {"ETag": etag, "Accept-Ranges": "bytes", **offered.headers}
-    kind = content_type(offered.beginning)
+    kind = content_type(offered.beginning, asked.get("accept", ""))
     if etag in (given.strip().removeprefix("W/") for given in asked.get("if-none-match", "").split(",")):
         return inert(Response(status_code=304), headers, offered.name, kind)
     try:

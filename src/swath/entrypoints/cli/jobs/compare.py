@@ -11,14 +11,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from swath.bootstrap.services import open_services
 from swath.domain.errors import BadInput
 from swath.entrypoints.cli.exit_codes import ExitCode
-from swath.entrypoints.cli.jobs.export_progress import steps
+from swath.entrypoints.cli.jobs.results import Differences, open_results
 from swath.entrypoints.cli.output import counted, print_table
-from swath.pipeline.results.compare import Comparison
 from swath.pipeline.results.compare_report import Because, Change, Compared, Difference, Question, Summary
-from swath.pipeline.results.compare_table import compare_table
 from swath.pipeline.results.compare_text import csv_pieces, json_pieces, told_apart
 from swath.pipeline.results.flatten import as_text
 from swath.pipeline.results.part import check_target, writing
@@ -70,13 +67,8 @@ async def compare_jobs(settings: Settings, a: str, b: str, wanted: Wanted) -> Ex
     chosen = wanted.chosen
     target = None if wanted.output is None else check_target(Path(wanted.output), replace=wanted.force)
     question = Question(key=wanted.key, fields=_names(wanted.fields), ignore=_names(wanted.ignore))
-    async with open_services(settings, only_looks=True) as services:
-        jobs = await services.store.status(a), await services.store.status(b)
-        with compare_table() as table:
-            comparison = Comparison(services.store, services.storage, table, question)
-            with steps(sum(job.counts.total for job in jobs), "comparing") as shown:
-                await comparison.load(jobs, shown.add)
-            await asyncio.to_thread(_tell, comparison, chosen, target, wanted)
+    async with open_results(settings, only_looks=True) as results, results.compared(a, b, question) as found:
+        await asyncio.to_thread(_tell, found, chosen, target, wanted)
     return ExitCode.COMPLETE
 
 
@@ -84,7 +76,7 @@ def _names(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for part in given for name in part.split(",") if name.strip())
 
 
-def _tell(comparison: Comparison, chosen: str, target: Path | None, wanted: Wanted) -> None:
+def _tell(comparison: Differences, chosen: str, target: Path | None, wanted: Wanted) -> None:
     summary = comparison.summary()
     if chosen == "table":
         _print_summary(summary, err=False)
@@ -148,7 +140,7 @@ def _incomplete(job: Compared) -> str:
     return f"job {job.job_id} is not complete ({job.incomplete_because})"
 
 
-def _print_differences(summary: Summary, comparison: Comparison, limit: int) -> None:
+def _print_differences(summary: Summary, comparison: Differences, limit: int) -> None:
     if summary.fields:
         click.echo()
         changes = sorted(summary.fields.items(), key=lambda one: (-_total(one[1]), one[0]))

@@ -15,7 +15,7 @@ from swath.bootstrap.services import Services, open_services
 from swath.domain.errors import BadInput
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode
-from swath.entrypoints.cli.jobs.export_progress import Steps, steps
+from swath.entrypoints.cli.export_progress import Steps, steps
 from swath.entrypoints.cli.output import counted, print_json
 from swath.pipeline.results.export import Export, Exported, Format, Wish
 from swath.settings import Settings
@@ -55,12 +55,28 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 async def export_job(settings: Settings, job_id: str, order: Order) -> ExitCode:
     """Writes the file, and tells what is in it."""
     wish = order.wish
+    if settings.server is not None:
+        return await _export_there(settings, job_id, order)
     async with open_services(settings, only_looks=True) as services:
         status = await services.store.status(job_id)
         started = time.monotonic()
         with steps(status.counts.total * wish.format.passes) as shown:
             done = await _export(services, status, order, shown)
     _tell(status, order, done, time.monotonic() - started)
+    return ExitCode.COMPLETE
+
+
+async def _export_there(settings: Settings, job_id: str, order: Order) -> ExitCode:
+    from swath.entrypoints.cli.remote.address import Address
+    from swath.entrypoints.cli.remote.answers import Client
+    from swath.entrypoints.cli.remote.export import export_there, status_there
+
+    assert settings.server is not None  # noqa: S101 the caller has looked
+    client, started = Client(Address.of(settings.server), settings.service_key), time.monotonic()
+    status = await status_there(client, job_id)
+    target = None if order.output == STDOUT else Path(order.output)
+    size = await export_there(client, job_id, order.wish, target, replace=order.force)
+    _tell(status, order, Exported(None, size), time.monotonic() - started)
     return ExitCode.COMPLETE
 
 
@@ -83,9 +99,10 @@ def _tell(status: JobStatus, order: Order, done: Exported, seconds: float) -> No
         print_json(told | {"complete": whole, "seconds": round(seconds, 3)})
         return
     what = "item" if order.wish.format is Format.FILES else "record"
-    rate = f"{done.records / max(seconds, 0.001):,.0f}/s"
-    where = "stdout" if order.output == STDOUT else order.output
-    click.echo(f"{counted(done.records, what)}, {done.bytes:,} bytes in {where} ({rate})", err=True)
+    where = f"{done.bytes:,} bytes in {'stdout' if order.output == STDOUT else order.output}"
+    if done.records is not None:
+        where = f"{counted(done.records, what)}, {where} ({done.records / max(seconds, 0.001):,.0f}/s)"
+    click.echo(where, err=True)
     if not whole:
         left = counted(status.counts.remaining, "item")
         click.echo(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -52,6 +52,8 @@ async def reextract_job(settings: Settings, job_id: str, asked: Asked, *, as_jso
     """Makes the version, says what is different, and how to go back."""
     stop = asyncio.Event()
     stop_on_signals(stop, f"stopping; what runs has {settings.grace_seconds:g} s to finish", settings.grace_seconds)
+    if settings.server is not None:
+        return await _reextract_there(settings, job_id, asked, stop, as_json=as_json)
     registry = make_registry(settings)
     async with open_services(settings) as services:
         async with watching(quiet=asked.quiet or as_json) as display:
@@ -64,8 +66,34 @@ async def reextract_job(settings: Settings, job_id: str, asked: Asked, *, as_jso
         if as_json:
             print_json(status_json(status) | {"current": _is_current(scraped, status), "diff": diff_json(diff)})
         else:
-            _tell(services, scraped, status, diff)
+            _tell(scraped, status, diff, services.storage.location(status.job.job_id), command)
         return exit_code_of(status)
+
+
+async def _reextract_there(
+    settings: Settings, job_id: str, asked: Asked, stop: asyncio.Event, *, as_json: bool
+) -> ExitCode:
+    from swath.entrypoints.cli.jobs.results import open_results
+    from swath.entrypoints.cli.remote.address import Address
+    from swath.entrypoints.cli.remote.answers import Client
+    from swath.entrypoints.cli.remote.reextract import reextract_there
+
+    if asked.processes > 1:
+        raise BadInput("--processes does not go with --server: the workers of the controller make the version")
+    assert settings.server is not None  # noqa: S101 the caller has looked
+    client = Client(Address.of(settings.server), settings.service_key)
+    wish = {"sample": asked.sample, "max_concurrent_workers": asked.concurrency}
+    async with watching(quiet=asked.quiet or as_json) as display:
+        status = await reextract_there(client, job_id, asked.scraper, wish, display, stop)
+    async with open_results(settings) as results:
+        scraped, made = await results.status(job_id), status.job.job_id
+        diff = await results.diff(job_id, made) if status.state.terminal else None
+        if as_json:
+            print_json(status_json(status) | {"current": _is_current(scraped, status), "diff": diff_json(diff)})
+        else:
+            place = client.address.url + client.address.path("jobs", made, "results")
+            _tell(scraped, status, diff, place, results.command)
+    return exit_code_of(status)
 
 
 async def _loaded(services: Services, registry: Registry, job_id: str, asked: Asked, display: Display) -> JobStatus:
@@ -118,14 +146,14 @@ def _is_current(scraped: JobStatus, made: JobStatus) -> bool:
     return scraped.current_version == version_of(made.job)
 
 
-def _tell(services: Services, scraped: JobStatus, made: JobStatus, diff: Diff | None) -> None:
+def _tell(scraped: JobStatus, made: JobStatus, diff: Diff | None, place: str, command: Callable[..., str]) -> None:
     job_id, number = scraped.job.job_id, version_of(made.job)
     click.echo(f"version {number} of job {job_id} is {describe(made)}")
     if not made.state.terminal:
         click.echo("run the same command again to go on", err=True)
         return
     if diff is not None:
-        tell_diff(diff)
-    click.echo(f"results:  {services.storage.location(made.job.job_id)}")
+        tell_diff(diff, command)
+    click.echo(f"results:  {place}")
     click.echo(f"check it: {command('jobs', 'verify', made.job.job_id)}")
-    tell_readers(scraped, made, diff)
+    tell_readers(scraped, made, diff, command)

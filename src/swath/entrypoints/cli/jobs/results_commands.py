@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from swath.entrypoints.cli.options import complete_files, complete_jobs, complete_scrapers, job_argument, json_option
-from swath.entrypoints.cli.server_options import begin_here, begin_jobs, no_server_option, server_options
+from swath.entrypoints.cli.server_options import begin_jobs, server_options
 from swath.entrypoints.cli.session import run_async
 
 __all__ = ["RESULTS_COMMANDS"]
@@ -45,7 +45,7 @@ def item(job_id: str, item_id: str, field: str | None, as_json: bool) -> int:
 @click.option("--processes", type=click.IntRange(1, 256), default=1, metavar="N", help="Work in N processes.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @json_option
-@no_server_option
+@server_options
 def reextract(job_id: str, as_json: bool, **asked: Any) -> int:
     """Read the stored pages of an ended job again, without the network, as a new version of its results.
 
@@ -53,34 +53,31 @@ def reextract(job_id: str, as_json: bool, **asked: Any) -> int:
     """
     from swath.entrypoints.cli.jobs.reextract import Asked, reextract_job
 
-    settings = begin_here("jobs reextract", "run it where that has its store, or use POST /jobs/JOB/reextract")
-    return run_async(reextract_job(settings, job_id, Asked(**asked), as_json=as_json))
+    return run_async(reextract_job(begin_jobs(), job_id, Asked(**asked), as_json=as_json))
 
 
 @click.command("versions")
 @job_argument
 @click.option("--diff", "number", type=int, metavar="N", help="Show what version N says otherwise than the one before.")
 @json_option
-@no_server_option
+@server_options
 def versions_(job_id: str, number: int | None, as_json: bool) -> int:
     """List the versions of a job's results, and which of them readers get."""
     from swath.entrypoints.cli.jobs.versions import show_versions
 
-    settings = begin_here("jobs versions", "run it where that has its store, or use GET /jobs/JOB/versions")
-    return run_async(show_versions(settings, job_id, number, as_json=as_json))
+    return run_async(show_versions(begin_jobs(), job_id, number, as_json=as_json))
 
 
 @click.command()
 @job_argument
 @click.option("--version", "number", type=int, required=True, metavar="N", help="Which.")
 @json_option
-@no_server_option
+@server_options
 def use(job_id: str, number: int, as_json: bool) -> int:
     """Let readers get another version of a job's results."""
     from swath.entrypoints.cli.jobs.versions import use_job_version
 
-    settings = begin_here("jobs use", "run it where that has its store, or use POST /jobs/JOB/versions/current")
-    return run_async(use_job_version(settings, job_id, number, as_json=as_json))
+    return run_async(use_job_version(begin_jobs(), job_id, number, as_json=as_json))
 
 
 @click.command()
@@ -108,13 +105,12 @@ def use(job_id: str, number: int, as_json: bool) -> int:
 @click.option("--partial", is_flag=True, help="What is there so far of a job that has not ended.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @json_option
-@no_server_option
+@server_options
 def export(job_id: str, **order: Any) -> int:
     """Write a job's records, with where each comes from, to a file that other tools read."""
     from swath.entrypoints.cli.jobs.export import Order, export_job
 
-    remedy = "ask that for GET /jobs/JOB/export, or run it where that has its store"
-    return run_async(export_job(begin_here("jobs export", remedy), job_id, Order(**order)))
+    return run_async(export_job(begin_jobs(), job_id, Order(**order)))
 
 
 @click.command()
@@ -133,7 +129,7 @@ def export(job_id: str, **order: Any) -> int:
 @click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Differences in a table.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @json_option
-@no_server_option
+@server_options
 def compare(a: str, b: str, **wanted: Any) -> int:
     """Compare the records of job B with those of the earlier job A: new, changed, vanished. Exits 0 in any case.
 
@@ -142,19 +138,18 @@ def compare(a: str, b: str, **wanted: Any) -> int:
     """
     from swath.entrypoints.cli.jobs.compare import Wanted, compare_jobs
 
-    settings = begin_here("jobs compare", "run it where that has its store")
-    return run_async(compare_jobs(settings, a, b, Wanted(**wanted)))
+    return run_async(compare_jobs(begin_jobs(), a, b, Wanted(**wanted)))
 
 
 @click.command("verify")
 @job_argument
 @json_option
-@no_server_option
+@server_options
 def verify_(job_id: str, as_json: bool) -> int:
     """Check that store, counters, manifest and artifacts agree. Exits 8 and lists what does not."""
     from swath.entrypoints.cli.jobs.verify import verify_job
 
-    return verify_job(begin_here("jobs verify", "run it where that has its store"), job_id, as_json=as_json)
+    return verify_job(begin_jobs(), job_id, as_json=as_json)
 
 
 RESULTS_COMMANDS: tuple[click.Command, ...] = (item, reextract, versions_, use, export, compare, verify_)

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Callable
 from typing import Any
 
 import click
 import msgspec
 
-from swath.bootstrap.services import Services, open_services
 from swath.domain.errors import BadInput
-from swath.domain.job import JobStatus
-from swath.domain.versions import DIFF_KEY, check_version, version_job_id
+from swath.domain.versions import check_version, version_job_id
 from swath.entrypoints.cli.exit_codes import ExitCode
+from swath.entrypoints.cli.jobs.results import Results, open_results
 from swath.entrypoints.cli.output import command, counted, print_json, print_table
-from swath.pipeline.results.diff import Diff, Example, FieldDiff, read_diff
-from swath.pipeline.results.versions import Version, use_version, versions_of
+from swath.pipeline.results.diff import Diff, Example, FieldDiff
+from swath.pipeline.results.versions import Version
 from swath.settings import Settings
 
 __all__ = ["diff_json", "show_versions", "tell_diff", "use_job_version"]
+
+Command = Callable[..., str]
 
 _CHANGES = ("filled", "changed", "lost")
 _SHOWN_FIELDS = 20  # with examples; a page of them is more than anybody reads
@@ -30,9 +32,9 @@ _SHOWN_FIELDS = 20  # with examples; a page of them is more than anybody reads
 
 async def use_job_version(settings: Settings, job_id: str, number: int, *, as_json: bool) -> ExitCode:
     """Moves the pointer."""
-    async with open_services(settings) as services:
-        status = await use_version(services.store, job_id, number)
-        diff = await read_diff(services.storage, version_job_id(job_id, number)) if number > 1 else None
+    async with open_results(settings) as results:
+        status = await results.use(job_id, number)
+        diff = await results.diff(job_id, version_job_id(job_id, number)) if number > 1 else None
     if as_json:
         print_json({"job_id": job_id, "versions": status.versions, "current_version": status.current_version})
     else:
@@ -44,14 +46,13 @@ async def use_job_version(settings: Settings, job_id: str, number: int, *, as_js
 
 async def show_versions(settings: Settings, job_id: str, number: int | None, *, as_json: bool) -> ExitCode:
     """Lists them, or shows what is different in one of them."""
-    async with open_services(settings, only_looks=True) as services:
-        status = await services.store.status(job_id)
+    async with open_results(settings, only_looks=True) as results:
         if number is not None:
-            check_version(job_id, number, status.versions)
-            return await _show_diff(services, status, number, as_json=as_json)
-        found = await versions_of(services.store, status)
+            check_version(job_id, number, (await results.status(job_id)).versions)
+            return await _show_diff(results, job_id, number, as_json=as_json)
+        found = await results.versions(job_id)
         if as_json:
-            print_json([_version_json(services, version) for version in found])
+            print_json([_version_json(results, job_id, version) for version in found])
             return ExitCode.COMPLETE
     print_table(
         ("version", "current", "status", "success", "failed", "scraper", "ended", "job"),
@@ -60,14 +61,13 @@ async def show_versions(settings: Settings, job_id: str, number: int | None, *, 
     )
     compared = [one.number for one in found if one.number > 1 and one.status.state.terminal]
     if compared:
-        click.echo(f"what is different: {command('jobs', 'versions', job_id, '--diff', str(compared[-1]))}")
+        click.echo(f"what is different: {results.command('jobs', 'versions', job_id, '--diff', str(compared[-1]))}")
     return ExitCode.COMPLETE
 
 
-async def _show_diff(services: Services, status: JobStatus, number: int, *, as_json: bool) -> ExitCode:
-    job_id = status.job.job_id
-    made = {one.number: one.status for one in await versions_of(services.store, status)}.get(number)
-    diff = None if made is None or number == 1 else await read_diff(services.storage, made.job.job_id)
+async def _show_diff(results: Results, job_id: str, number: int, *, as_json: bool) -> ExitCode:
+    made = {one.number: one.status for one in await results.versions(job_id)}.get(number)
+    diff = None if made is None or number == 1 else await results.diff(job_id, made.job.job_id)
     if diff is None:
         why = "it is not there any more" if made is None else f"it is {made.state}"
         why = "it is the first" if number == 1 else why
@@ -75,7 +75,7 @@ async def _show_diff(services: Services, status: JobStatus, number: int, *, as_j
     if as_json:
         print_json(diff_json(diff))
     else:
-        tell_diff(diff)
+        tell_diff(diff, results.command)
     return ExitCode.COMPLETE
 
 
@@ -98,9 +98,9 @@ def _moment(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def _version_json(services: Services, version: Version) -> dict[str, Any]:
+def _version_json(results: Results, job_id: str, version: Version) -> dict[str, Any]:
     status = version.status
-    place = f"{services.storage.location(status.job.job_id)}/{DIFF_KEY}"
+    place = results.place_of_diff(job_id, status.job.job_id)
     return version.as_json(place if version.number > 1 and status.state.terminal else None)
 
 
@@ -110,8 +110,8 @@ def diff_json(diff: Diff | None) -> dict[str, Any] | None:
     return told
 
 
-def tell_diff(diff: Diff) -> None:
-    """A table by field, examples, and the items that have no record any more."""
+def tell_diff(diff: Diff, command: Command = command) -> None:
+    """A table by field, examples, and the items that have no record any more. `command` says how to look further."""
     click.echo(f"against version {diff.former_version}: {counted(diff.items, 'item')}, {diff.same_items:,} the same")
     if diff.fields:
         print_table(
@@ -119,7 +119,7 @@ def tell_diff(diff: Diff) -> None:
             [(name, *_numbers(field)) for name, field in diff.fields.items()],
             shorten=("field",),
         )
-    for line in (*_examples(diff), *_gone(diff)):
+    for line in (*_examples(diff, command), *_gone(diff)):
         click.echo(line)
     if diff.gained:
         click.echo(f"{counted(diff.gained, 'item')} had no record before")
@@ -129,7 +129,7 @@ def tell_diff(diff: Diff) -> None:
         )
 
 
-def _examples(diff: Diff) -> list[str]:
+def _examples(diff: Diff, command: Command) -> list[str]:
     """Of the first fields that have some; where the others are."""
     fields = [(name, field) for name, field in diff.fields.items() if field.examples]
     lines = [

@@ -25,6 +25,7 @@ __all__ = ["Busy", "Client", "Refused"]
 _JSON: Final = {"Content-Type": "application/json"}
 _UNKNOWN: Final = frozenset({"job_not_found", "item_not_found", "scraper_not_found"})
 _SOME_SECONDS: Final = 5.0
+_NO_ANSWER: Final = Answer(200, {}, b"")  # for an error inside of an answer that had begun
 Query = Mapping[str, Any]
 
 
@@ -73,9 +74,12 @@ class Client:
             raise self._foreign(answer) from None
         if success is True and answer.status < 300:
             return data
+        raise self.failure_of(error, answer)
+
+    def failure_of(self, error: Any, answer: Answer = _NO_ANSWER) -> SwathError:
+        """What an error of the API says."""
         with self.understanding():
-            failure = self._failure(error["code"], error["message"], error["details"] or {}, answer)
-        raise failure
+            return self._failure(error["code"], error["message"], error["details"] or {}, answer)
 
     @contextmanager
     def understanding(self) -> Iterator[None]:
