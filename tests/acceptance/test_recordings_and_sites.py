@@ -68,7 +68,6 @@ async def test_a_try_does_not_count_for_the_site(shell: Shell, county: DemoCount
     assert await circuit(shell) == "closed"
 
 
-@pytest.mark.req("C5")
 async def test_what_is_held_says_until_when_and_what_to_do(shell: Shell, county: DemoCounty) -> None:
     one_failure_closes(shell)
     county.switches = replace(county.switches, failure_rate=1.0)

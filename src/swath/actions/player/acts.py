@@ -108,7 +108,7 @@ class Acts:
         calls = self._ground.stage.calls
 
         async def do(found: Found, deadline: Deadline) -> None:
-            await self._ground.login.clicks(found.handle)
+            await self._ground.login.clicks(found)
             ms = min(deadline.left_ms, TRIAL_MS + (how.hold_ms or 0))
             await gestures.touch(calls, found.handle, how, ms)
 

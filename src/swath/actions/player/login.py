@@ -7,16 +7,14 @@ Told by ground.py and acts.py what was typed and clicked, by run.py which steps 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from swath.actions.language.step import Acting
 from swath.actions.language.steps import AnyStep, Extract, WaitFor
 from swath.browser.stage.place import Place
+from swath.browser.stage.search import Found
 from swath.browser.stage.stage import Stage
 from swath.domain.failure import Failure, FailureKind
-
-if TYPE_CHECKING:
-    from patchright.async_api import ElementHandle
 
 __all__ = ["Login"]
 
@@ -66,10 +64,10 @@ class Login:
         """A password was typed into a field there."""
         self._state, self._place, self._sends = "typed", place, False
 
-    async def clicks(self, handle: ElementHandle) -> None:
+    async def clicks(self, found: Found) -> None:
         """An element is about to be clicked."""
         if self._state == "typed":
-            self._sends = bool(await handle.evaluate(_SENDS))
+            self._sends = bool(await found.handle.evaluate(_SENDS))
 
     def presses(self, key: str) -> None:
         """So is a key."""

@@ -21,6 +21,7 @@ from swath.actions.player.run import Run, Stopped
 from swath.actions.player.scope import Scope
 from swath.actions.player.timing import STEPS_FILE, StepTime, Times
 from swath.browser.session.session import BrowserSession
+from swath.browser.stage.stage import frame_of
 from swath.domain.errors import Failed, NotFound
 from swath.domain.failure import Failure, FailureKind
 from swath.web.page import DEFAULT_NAME
@@ -77,7 +78,8 @@ async def play(
 async def _left(browser: BrowserSession, run: Run, failure: Failure) -> Failure:
     """Keeps the page and the frame of a failure. What it is, now that the page was seen."""
     login = await browser.refuse()
-    if (frame := run.failed_frame) is not None:
+    place = run.failed_place
+    if place is not None and (frame := frame_of(place)) is not None:
         await browser.refuse_frame(frame)
     if login is None or failure.kind not in _UNSEEN:
         return failure

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from swath.actions.language.conditions import Mark
 from swath.actions.language.selector import shown as shown_selectors
@@ -19,13 +19,9 @@ from swath.actions.player.ground import MAYBE_SECONDS, Ground, nothing_between
 from swath.actions.player.timing import Outcome, StepTime, Times, called
 from swath.browser.stage.deadline import Deadline
 from swath.browser.stage.place import Place
-from swath.browser.stage.stage import frame_of
 from swath.domain.errors import Failed, NotFound
 from swath.domain.failure import Failure, FailureKind
 from swath.web.address import shown
-
-if TYPE_CHECKING:
-    from patchright.async_api import Frame
 
 __all__ = ["Run", "Stopped"]
 
@@ -164,15 +160,13 @@ class Run:
         return failed.failure.kind in _CURABLE and not self._ground.stage.calls.is_over
 
     @property
-    def failed_frame(self) -> Frame | None:
-        """In which the step that failed was to act, if not in a window's own."""
-        target = getattr(self._failed_step, "target", None)
+    def failed_place(self) -> Place | None:
+        """Where the step that failed was to act, if that is there."""
+        target, ground = getattr(self._failed_step, "target", None), self._ground
         if target is None:
             return None
-        ground = self._ground
         with suppress(Failed):  # it may be its target that no item could name
-            place = ground.stage.place_now(ground.scope.target(target), getattr(self._failed_step, "frame", None))
-            return None if place is None else frame_of(place)
+            return ground.stage.place_now(ground.scope.target(target), getattr(self._failed_step, "frame", None))
         return None
 
     def _named(self, place: str, step: AnyStep, failed: Failed) -> Failed:
