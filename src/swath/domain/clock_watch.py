@@ -103,14 +103,14 @@ def _begun(reading: ClockReading, *, uptime: float, jumps: int) -> ClockWatch:
 
 def _later(former: ClockWatch, reading: ClockReading) -> ClockWatch:
     """A later look in the same start of the machine."""
-    uptime = former.uptime + reading.boot - former.boot
+    uptime = former.uptime + (reading.boot - former.boot)  # in this order no rounding takes it back
     passed = reading.boot - former.anchor_boot
     apart = abs(reading.wall - former.anchor_wall - passed)
     if apart > TOLERANCE_SECONDS + _DRIFT * passed:
         return _begun(reading, uptime=uptime, jumps=former.jumps + 1)
     roll = passed > CONFIRM_SECONDS
     *earlier, span = former.spans
-    span = ClockSpan(span.wall, span.seconds + reading.boot - former.boot)
+    span = ClockSpan(span.wall, span.seconds + (reading.boot - former.boot))
     return ClockWatch(
         boot_id=reading.boot_id,
         boot=reading.boot,

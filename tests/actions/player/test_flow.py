@@ -101,8 +101,8 @@ async def test_a_wall_is_passed_over_by_nothing(played: Played) -> None:
 
 
 async def test_a_step_is_tried_again(played: Played) -> None:
-    late = COUNT + "<script>b.hidden = true; setTimeout(() => b.hidden = false, 700)</script>"
-    await played.on(late, {**CLICK, "timeout_seconds": 0.3, "retries": 5})
+    late = COUNT + "<script>b.hidden = true; setTimeout(() => b.hidden = false, 3000)</script>"
+    await played.on(late, {**CLICK, "timeout_seconds": 2, "retries": 5})
     assert await played.text("#p") == "1"
     assert played.times[-1].tries > 1
 
