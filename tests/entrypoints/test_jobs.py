@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from swath.settings import read_settings
 async def test_a_deletion_broken_off_by_a_full_disk_has_begun_and_can_be_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(services: Services, job_id: str) -> bool:
+    async def full(services: Services, job_id: str, note: Callable[[str], None]) -> bool:
         raise StoreUnavailable("the disk is full", WaitingFor.DISK)
 
     settings = read_settings({"SWATH_DATA": str(tmp_path)})
