@@ -54,6 +54,9 @@ class BodyPlaces:
         self._arriving = asyncio.Semaphore(MOST_ARRIVING)
         self._at_work = asyncio.Semaphore(MOST_AT_WORK)
         self._waiting = 0
+        self.one_thread = asyncio.Lock()
+        """Held while a thread looks through a body: two of them would take turns with each other, and the event loop
+        would get one in three."""
 
     @property
     def wanted(self) -> bool:
@@ -125,7 +128,8 @@ async def taken(request: Request, kind: BodyKind, places: BodyPlaces) -> AsyncIt
             value = _validated(raw, kind)
         else:
             await working.enter_async_context(places.at_work())
-            value = await asyncio.to_thread(_validated, raw, kind)
+            async with places.one_thread:
+                value = await asyncio.to_thread(_validated, raw, kind)
         del raw
         await reading.aclose()
         if not kind.bulk:
