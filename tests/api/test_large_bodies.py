@@ -64,8 +64,7 @@ async def test_bodies_full_of_mistakes_neither_silence_nor_fill_the_controller(t
     scrapers.mkdir()
     (scrapers / "typed.py").write_text(TYPED)
     bodies = {name: made() for name, (made, _, _) in HOSTILE.items()}
-    variables = {"SWATH_SCRAPERS": str(scrapers), "SWATH_LEASE_SECONDS": "15"}
-    async with Place(tmp_path).serving(**variables) as served:
+    async with Place(tmp_path).serving(SWATH_SCRAPERS=str(scrapers), SWATH_LEASE_SECONDS="15") as served:
         items = [{"item_id": "one", "input": {"gate": str(gate), "n": 1}}]
         await served.ask("POST", "/jobs", json={"job_id": "held", "scraper_id": "gated", "items": items})
         await served.until("held", "running")
