@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["describe_validation", "described", "listed", "near", "shown"]
+__all__ = ["clipped", "describe_validation", "described", "listed", "near", "shown"]
 
 # By pydantic's error type; in braces what its context brings. Others keep pydantic's own words.
 _WORDS: Final = {
@@ -44,19 +44,26 @@ _WORDS: Final = {
 }
 _KEY: Final = "[key]"  # how pydantic marks that a mapping's key, not its value, is wrong
 _LISTED: Final = 8
+_SHOWN_CHARS: Final = 60
+_MESSAGE_CHARS: Final = 500  # of what is said of one field, and of its path: both may quote what somebody sent
+_NAME_CHARS: Final = 100  # no name of ours is longer, and looking for near ones takes time that grows with its square
 
 
 def describe_validation(error: ValidationError, model: type[BaseModel] | None = None) -> str:
     """The first thing that is wrong, with its path, and how many more there are. `model` allows hints for names."""
     problems = error.errors(include_url=False)
-    path = ".".join(str(part) for part in problems[0]["loc"] if part != _KEY)
+    path = clipped(".".join(str(part) for part in problems[0]["loc"] if part != _KEY))
     what = described(problems[0], model)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{path}: {what}{more}" if path else f"{what}{more}"
 
 
 def described(problem: ErrorDetails, model: type[BaseModel] | None) -> str:
-    """One thing that is wrong, without its path."""
+    """One thing that is wrong, without its path, in at most some hundred characters."""
+    return clipped(_described(problem, model))
+
+
+def _described(problem: ErrorDetails, model: type[BaseModel] | None) -> str:
     kind, context = problem["type"], problem.get("ctx", {})
     if kind == "missing":
         return "is missing"
@@ -83,12 +90,40 @@ def _plain(value: object) -> object:
 
 def shown(value: object) -> str:
     """A value as people may see it: on one line and not long."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    text = _beginning(value, _SHOWN_CHARS + 1)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
+
+
+def clipped(text: str, most_chars: int = _MESSAGE_CHARS) -> str:
+    """The text, or its beginning if it is longer than a message may be."""
+    return text if len(text) <= most_chars else f"{text[: most_chars - 1]}…"
+
+
+def _beginning(value: object, room: int) -> str:
+    """What `repr` begins with, without writing out a list of a million values first."""
+    if isinstance(value, str | bytes):
+        return repr(value[: max(room, 1)])
+    if type(value) is list:
+        return _joined("[", (_beginning(inner, room) for inner in value), "]", room)
+    if type(value) is dict:
+        pairs = (f"{_beginning(name, room)}: {_beginning(inner, room)}" for name, inner in value.items())
+        return _joined("{", pairs, "}", room)
+    return repr(value)
+
+
+def _joined(opening: str, parts: Iterable[str], closing: str, room: int) -> str:
+    text = opening
+    for part in parts:
+        text += part if text == opening else f", {part}"
+        if len(text) > room:
+            return text
+    return text + closing
 
 
 def near(name: str, known: Iterable[str]) -> str:
     """ "; did you mean …?", or nothing."""
+    if len(name) > _NAME_CHARS:
+        return ""
     by_lower = {other.lower(): other for other in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {by_lower[found[0]]!r}?" if found else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WrapValidator
+from pydantic import AfterValidator, ConfigDict, Field, WrapValidator
 
 from swath.domain.errors import BadInput
 from swath.domain.failure import FailureKind
@@ -15,6 +15,7 @@ from swath.domain.item import ITEM_ID_LIMIT
 from swath.domain.job import JOB_ID_LIMIT
 from swath.domain.layout import Layout
 from swath.domain.policy import ExecutionPolicy
+from swath.entrypoints.api.strict_body import StrictBody, one_by_one
 from swath.pipeline.accept.new_job import check_job_id
 from swath.pipeline.accept.policy_file import strict_policy
 
@@ -56,11 +57,7 @@ def _policy(value: object, _: object) -> ExecutionPolicy:
 _Label = Annotated[str, Field(max_length=200)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
-
-
-class NewItem(_Body):
+class NewItem(StrictBody):
     """One input of a job."""
 
     item_id: str | None = Field(default=None, min_length=1, max_length=ITEM_ID_LIMIT)
@@ -69,10 +66,11 @@ class NewItem(_Body):
     """What the scraper's input model takes."""
 
 
-class NewJob(_Body):
+class NewJob(StrictBody):
     """An order. With `items` it starts by itself; without them it waits for `POST /jobs/{job_id}/items`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [TWO_ITEMS, CIRCUIT_JOB]})
+    bulk = True
 
     job_id: Annotated[str, Field(min_length=1, max_length=JOB_ID_LIMIT), AfterValidator(_usable)] | None = None
     """Given again with the same content, it is the same job. Without it, one is made."""
@@ -88,27 +86,30 @@ class NewJob(_Body):
     layout: Annotated[Layout, Field(strict=False)] = Layout.FILES
     """How results are stored: a file each, or packed as WARC and JSON Lines."""
     execution_policy: Annotated[ExecutionPolicy, WrapValidator(_policy)] = ExecutionPolicy()
-    items: list[NewItem] | None = Field(default=None, min_length=1, max_length=MOST_ITEMS)
+    items: Annotated[list[NewItem], WrapValidator(one_by_one(NewItem, "items"))] | None = Field(
+        default=None, min_length=1, max_length=MOST_ITEMS
+    )
     """Larger jobs are loaded as a stream."""
 
 
-class Retry(_Body):
+class Retry(StrictBody):
     """Which items of an ended job run again: those that fit any of the first four; `since` narrows them."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"failed": True}, {"kinds": ["blocked", "timeout"]}, {"not_run": True}]}
     )
+    bulk = True
 
     failed: bool = False
     kinds: list[Annotated[FailureKind, Field(strict=False)]] = Field(default_factory=list, max_length=100)
     not_run: bool = False
     """Those that were cancelled."""
-    item_ids: list[str] = Field(default_factory=list, max_length=10_000)
+    item_ids: list[Annotated[str, Field(max_length=ITEM_ID_LIMIT)]] = Field(default_factory=list, max_length=10_000)
     since: float | None = Field(default=None, ge=0, le=1e11, allow_inf_nan=False)
     """What ended then or later, in Unix seconds; alone it takes successes too."""
 
 
-class Reextract(_Body):
+class Reextract(StrictBody):
     """By which scraper the stored pages are read again, and of how many items, if not of all."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"scraper_id": "demo-county", "sample": 100}]})
@@ -121,7 +122,7 @@ class Reextract(_Body):
     max_concurrent_workers: int | None = Field(default=None, ge=1, le=10_000)
 
 
-class CurrentVersion(_Body):
+class CurrentVersion(StrictBody):
     """Which version of the results readers are to get."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"version": 1}]})

@@ -60,7 +60,9 @@ async def prepare(controller: Controller, wish: Wish) -> Demand:
         request_id=request_id(),
     )
     try:
-        demand = demand_of(scraper, wish.targets, services.settings.task_retention_days, template)
+        retention_days = services.settings.task_retention_days
+        # Beside the event loop: an author's input model may take its time over a hundred targets.
+        demand = await asyncio.to_thread(demand_of, scraper, wish.targets, retention_days, template)
     except WrongTarget as wrong:
         raise refused_fields([Problem(wish.path(wrong.number, wrong.path), wrong.what)]) from None
     if wish.callback_url is not None:

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from swath.domain.errors import BadInput, Conflict, StoreReplaced, StoreUnavailable, UnknownName, UserError
+from swath.domain.explain import clipped
 from swath.entrypoints.api.envelope import ErrorEnvelope, request_id, said
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STATUS_OF", "STORE_SECONDS", "ApiError", "ErrorCode", "declared", "translated"]
 
+MOST_CHARS: Final = 2_000  # of a message, which may quote what a caller sent
 STORE_SECONDS: Final = 5  # after which a caller may ask a store again that did not answer
 
 
@@ -132,7 +134,7 @@ class ApiError(Exception):
         headers = dict(self.headers)
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, round(self.retry_after)))
-        error = {"code": self.code, "message": _text(str(self)), "details": self.details}
+        error = {"code": self.code, "message": clipped(_text(str(self)), MOST_CHARS), "details": self.details}
         return said({"success": False, "data": None, "error": error, "request_id": request_id()}, self.status, headers)
 
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from swath.domain.errors import BadInput, SwathError, UnknownName
 from swath.domain.explain import described
 from swath.domain.job import Job, JobStatus
-from swath.entrypoints.api.bodies import NewJob
+from swath.entrypoints.api.bodies import NewItem, NewJob
 from swath.entrypoints.api.controller import Controller
 from swath.entrypoints.api.envelope import request_id
 from swath.entrypoints.api.problems import MOST_TOLD, Problem, path_of, refused_fields
@@ -31,6 +31,7 @@ from swath.pipeline.accept.load import load
 from swath.pipeline.accept.new_job import sites_of
 from swath.pipeline.accept.robots_vet import given_inputs, refuse_if_robots_deny
 from swath.pipeline.accept.rows import GivenRows
+from swath.pipeline.accept.strict_json import VALUES_LIMIT, has_more_values
 from swath.pipeline.dispatch.announce import announce
 from swath.proxies.ways import check_wish
 
@@ -58,8 +59,7 @@ async def order(controller: Controller, body: NewJob, idempotency_key: str | Non
     if body.items is None:
         status = await services.store.submit(job)
     else:
-        rows = [item.model_dump(exclude_none=True) for item in body.items]
-        status = await _with_items(controller, job, scraper, rows, new=new)
+        status = await _with_items(controller, job, scraper, body.items, new=new)
     await announce(services.queue, services.clock, status)
     return status, new and _is_ours(status.job, job)
 
@@ -111,12 +111,10 @@ async def _exists(controller: Controller, job_id: str) -> bool:
 
 
 async def _with_items(
-    controller: Controller, job: Job, scraper: Scraper, rows: list[dict[str, Any]], *, new: bool
+    controller: Controller, job: Job, scraper: Scraper, items: list[NewItem], *, new: bool
 ) -> JobStatus:
     store, checker = controller.services.store, RowChecker(scraper.Input, wrapped=True)
-    source = GivenRows("items", rows)
-    batches = await asyncio.to_thread(lambda: list(checked_batches(source, checker)))
-    _refuse_wrong(batches, rows, scraper)
+    source, batches = await asyncio.to_thread(_checked, items, scraper, checker)
     if new:
         await _vet(controller, job, scraper, batches)
     if len(batches) == 1:
@@ -125,16 +123,37 @@ async def _with_items(
     return report.status or await store.status(job.job_id)
 
 
+def _checked(items: list[NewItem], scraper: Scraper, checker: RowChecker) -> tuple[GivenRows, list[CheckedBatch]]:
+    """In a thread: there may be 50,000. Raises ApiError with the paths of what is wrong."""
+    large = [at for at, item in enumerate(items) if has_more_values(item.input, VALUES_LIMIT)]
+    if large:
+        told = f"has more than {VALUES_LIMIT:,} values"
+        raise refused_fields([Problem(f"items[{at}].input", told) for at in large[:MOST_TOLD]], len(large))
+    rows = [_row_of(item) for item in items]
+    source = GivenRows("items", rows)
+    batches = list(checked_batches(source, checker))
+    _refuse_wrong(batches, rows, scraper)
+    return source, batches
+
+
+def _row_of(item: NewItem) -> dict[str, Any]:
+    return {"input": item.input} if item.item_id is None else {"item_id": item.item_id, "input": item.input}
+
+
 def _refuse_wrong(batches: list[CheckedBatch], rows: list[dict[str, Any]], scraper: Scraper) -> None:
     """Raises ApiError with the path of every wrong field, as far as there is room."""
     bad = [row for batch in batches for row in batch.bad]
     problems: list[Problem] = []
-    for row in bad[:MOST_TOLD]:
+    looked_at = 0
+    for row in bad:
+        if len(problems) >= MOST_TOLD:
+            break
         at = row.number - 1
         problems += _wrong_fields(at, rows[at], scraper) or [Problem(f"items[{at}]", row.message)]
+        looked_at += 1
     problems += _repeated(batches)
     if problems:
-        raise refused_fields(problems, len(problems) + max(0, len(bad) - MOST_TOLD))
+        raise refused_fields(problems[:MOST_TOLD], len(problems) + len(bad) - looked_at)
 
 
 def _wrong_fields(at: int, row: dict[str, Any], scraper: Scraper) -> list[Problem]:
@@ -143,10 +162,12 @@ def _wrong_fields(at: int, row: dict[str, Any], scraper: Scraper) -> list[Proble
         scraper.Input.model_validate(row["input"])
     except ValidationError as error:
         found: list[ErrorDetails] = error.errors(include_url=False)
-        return [
+        told = [
             Problem(path_of(["items", at, "input", *one["loc"]]), described(one, scraper.Input))
             for one in found[:MOST_TOLD]
         ]
+        more = len(found) - len(told)
+        return [*told, *([Problem(f"items[{at}].input", f"{more:,} more fields are wrong")] if more else [])]
     except Exception:  # noqa: BLE001 a scraper's own validator; what it raised is told by the row's message
         return []
     return []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from swath.domain.explain import described
+from swath.domain.explain import clipped, described
 from swath.entrypoints.api.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_TOLD", "Problem", "path_of", "refused", "refused_fields"]
 
-MOST_TOLD: Final = 100  # fields that are told one by one
+MOST_TOLD: Final = 50  # fields that are told one by one
 
 _PLACES: Final = frozenset({"body", "query", "path", "header", "cookie"})
 
@@ -29,10 +29,10 @@ class Problem(msgspec.Struct, frozen=True, rename={"place": "in"}):
     place: str = "body"
 
 
-def refused(errors: Sequence[Any], model: type[BaseModel] | None = None) -> ApiError:
-    """The answer to what FastAPI found wrong with a request; `model` is that of the body."""
+def refused(errors: Sequence[Any], model: type[BaseModel] | None = None, count: int | None = None) -> ApiError:
+    """The answer to what a model found wrong with a request; `model` is that of the body. `count` as below."""
     told = [_problem(cast("ErrorDetails", error), model) for error in errors[:MOST_TOLD]]  # each looks for near names
-    return refused_fields(told, len(errors))
+    return refused_fields(told, len(errors) if count is None else count)
 
 
 def refused_fields(problems: Sequence[Problem], count: int | None = None) -> ApiError:
@@ -50,7 +50,7 @@ def path_of(parts: Sequence[int | str]) -> str:
     path = ""
     for part in parts:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
-    return path
+    return clipped(path)
 
 
 def _problem(error: ErrorDetails, model: type[BaseModel] | None) -> Problem:

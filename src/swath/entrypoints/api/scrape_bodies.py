@@ -5,12 +5,15 @@ Before: routing.py has parsed the JSON. After: routes/scrape.py. Results are in 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from swath.domain.transitions import JobState
+from swath.entrypoints.api.errors import ApiError, ErrorCode
+from swath.entrypoints.api.strict_body import StrictBody
 from swath.entrypoints.api.tasks import TaskState, TaskView
+from swath.pipeline.accept.on_demand import MOST_TASKS
 
 __all__ = [
     "BatchBody",
@@ -29,11 +32,14 @@ _TARGET: Final[dict[str, Any]] = {"target_type": "example-http", "target_url": "
 _BODY: Final[dict[str, Any]] = {**_TARGET, "workspace_id": None, "provider": None, "callback_url": None, "options": {}}
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+def _few_enough(targets: object) -> object:
+    """Raises ApiError before any of them is looked at."""
+    if isinstance(targets, list) and len(targets) > MOST_TASKS:
+        raise ApiError(ErrorCode.BATCH_TOO_LARGE, f"a batch has at most {MOST_TASKS} targets, not {len(targets):,}")
+    return targets
 
 
-class TargetBody(_Strict):
+class TargetBody(StrictBody):
     """One address."""
 
     target_type: str = Field(min_length=1, max_length=100)
@@ -47,6 +53,7 @@ class ScrapeBody(TargetBody):
     """One address, and who is to be told."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_BODY]})
+    most_bytes = 256 << 10  # hundreds of callers may wait for what they ordered
 
     workspace_id: str | None = Field(default=None, min_length=1, max_length=200)
     """Kept as a label of the job, like `provider`."""
@@ -63,12 +70,13 @@ class SyncBody(ScrapeBody):
     timeout_seconds: float = Field(default=SYNC_SECONDS, gt=0, le=MOST_SYNC_SECONDS, allow_inf_nan=False)
 
 
-class BatchBody(_Strict):
+class BatchBody(StrictBody):
     """Several addresses for one scraper, at most 100."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"targets": [_TARGET], "callback_url": None}]})
+    bulk = True
 
-    targets: list[TargetBody] = Field(min_length=1)
+    targets: Annotated[list[TargetBody], BeforeValidator(_few_enough)] = Field(min_length=1)
     callback_url: str | None = Field(default=None, min_length=1, max_length=8_000)
     """Hears when all of them have ended."""
 

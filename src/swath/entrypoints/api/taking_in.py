@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import ClientDisconnect
 
 from swath.domain.errors import BadInput, Conflict, StoreUnavailable, SwathError
+from swath.domain.explain import clipped
 from swath.domain.job import JobStatus
 from swath.domain.transitions import JobState
 from swath.entrypoints.api.controller import Controller
@@ -67,12 +68,12 @@ def format_of(request: Request, said: Format | None) -> Format | None:
     charset = parameters.partition("charset=")[2].strip(' "')
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
-        raise _header("Content-Encoding", f"{encoding} is not read; send it as it is, or as gzip")
+        raise _header("Content-Encoding", f"{clipped(encoding, 100)} is not read; send it as it is, or as gzip")
     if charset not in _UTF8:
-        raise _header("Content-Type", f"charset {charset} is not read; send UTF-8")
+        raise _header("Content-Type", f"charset {clipped(charset, 100)} is not read; send UTF-8")
     if said is None and kind.strip() not in _FORMATS:
         taken = "application/x-ndjson, text/csv, application/json or application/octet-stream"
-        raise _header("Content-Type", f"{kind.strip()} is not read; send {taken}")
+        raise _header("Content-Type", f"{clipped(kind.strip(), 100)} is not read; send {taken}")
     return said or _FORMATS[kind.strip()]
 
 

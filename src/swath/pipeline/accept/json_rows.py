@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from swath.domain.errors import BadInput
 from swath.pipeline.accept.rows import ROW_LIMIT_CHARS, BadRow, Row
-from swath.pipeline.accept.strict_json import DECODER, Refused, depth_of
+from swath.pipeline.accept.strict_json import DECODER, VALUES_LIMIT, Refused, depth_of, has_more_values
 from swath.pipeline.accept.text import Lines
 
 __all__ = ["DEPTH_LIMIT", "json_array_rows", "json_lines_rows"]
@@ -21,6 +22,7 @@ DEPTH_LIMIT: Final = 100
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _TOO_DEEP: Final = f"is nested more than {DEPTH_LIMIT} deep"
+_TOO_MANY: Final = f"has more than {VALUES_LIMIT:,} values"
 _TOO_LONG: Final = f"is longer than {ROW_LIMIT_CHARS:,} characters"
 
 
@@ -28,12 +30,25 @@ _TOO_LONG: Final = f"is longer than {ROW_LIMIT_CHARS:,} characters"
 _LENIENT: Final = json.JSONDecoder(parse_float=str, parse_int=str)
 
 
-def _row(number: int, line: int, value: object, brackets: int) -> Row | BadRow:
-    """`brackets` is how many of [ and { the row's text has: few of them cannot be nested deep."""
+class _Marks(NamedTuple):
+    """How many of them a row's text has: with few [ and { it cannot be nested deep, with few commas not have much."""
+
+    brackets: int
+    commas: int
+
+    @classmethod
+    def of(cls, text: str, start: int = 0, end: int = sys.maxsize) -> _Marks:
+        """Those between two places of the text."""
+        return cls(text.count("[", start, end) + text.count("{", start, end), text.count(",", start, end))
+
+
+def _row(number: int, line: int, value: object, marks: _Marks) -> Row | BadRow:
     if not isinstance(value, dict):
         return BadRow(number, line, "is not an object; write {…} with the fields of the input")
-    if brackets > DEPTH_LIMIT and depth_of(value) > DEPTH_LIMIT:
+    if marks.brackets > DEPTH_LIMIT and depth_of(value) > DEPTH_LIMIT:
         return BadRow(number, line, _TOO_DEEP)
+    if sum(marks) > VALUES_LIMIT and has_more_values(value, VALUES_LIMIT):
+        return BadRow(number, line, _TOO_MANY)
     return Row(number, line, value)
 
 
@@ -57,7 +72,7 @@ def json_lines_rows(name: str, lines: Lines) -> Iterator[Row | BadRow]:
 
 def _line_row(number: int, line: int, text: str) -> Row | BadRow:
     try:
-        return _row(number, line, DECODER.decode(text), text.count("[") + text.count("{"))
+        return _row(number, line, DECODER.decode(text), _Marks.of(text))
     except json.JSONDecodeError as error:
         return BadRow(number, line, f"is not valid JSON: {error.msg} at column {error.colno}")
     except Refused as error:
@@ -86,7 +101,7 @@ def json_array_rows(name: str, blocks: Iterator[str]) -> Iterator[Row | BadRow]:
         if isinstance(value, Refused):
             yield BadRow(number, line, str(value))
         else:
-            yield _row(number, line, value, window.brackets)
+            yield _row(number, line, value, window.marks)
     window.position += 1
     if window.next_char():
         raise window.wrong("something follows after the end of the array; remove it")
@@ -95,7 +110,7 @@ def json_array_rows(name: str, blocks: Iterator[str]) -> Iterator[Row | BadRow]:
 class _Window:
     """The part of the text that is being looked at. `line` is the physical line of `position`.
 
-    `brackets` counts the [ and { of the latest value.
+    `marks` are those of the latest value.
     """
 
     def __init__(self, name: str, blocks: Iterator[str]) -> None:
@@ -105,7 +120,7 @@ class _Window:
         self._ended = False
         self.position = 0
         self.line = 1
-        self.brackets = 0
+        self.marks = _Marks(0, 0)
 
     def wrong(self, what: str) -> BadInput:
         """The error for what is at the present position."""
@@ -144,7 +159,7 @@ class _Window:
                 if end - self.position > ROW_LIMIT_CHARS:
                     raise self.wrong(f"this element {_TOO_LONG}")
                 if end < len(self._text) or self._ended:  # else a number may go on in the next block
-                    self.brackets = sum(self._text.count(bracket, self.position, end) for bracket in "[{")
+                    self.marks = _Marks.of(self._text, self.position, end)
                     self._go_to(end)
                     return value
             self._grow()

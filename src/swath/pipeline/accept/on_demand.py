@@ -21,6 +21,7 @@ from swath.domain.job import Job
 from swath.domain.policy import CircuitBreaker, ExecutionPolicy, Throttling
 from swath.kit.scraper import Scraper
 from swath.pipeline.accept.new_job import sites_of
+from swath.pipeline.accept.strict_json import VALUES_LIMIT, has_more_values
 from swath.ports.job_store import Batch
 from swath.web.address import canonical
 
@@ -109,6 +110,8 @@ def _checked(scraper: Scraper, number: int, target: Target) -> tuple[dict[str, A
     """The input that is stored, and where the item begins."""
     if _URL in target.options:
         raise WrongTarget(number, "options.url", "the address is said by target_url")
+    if has_more_values(target.options, VALUES_LIMIT):
+        raise WrongTarget(number, "options", f"has more than {VALUES_LIMIT:,} values")
     try:
         canonical(target.url)
     except Failed as failed:

@@ -15,11 +15,13 @@ from swath.domain.errors import BadInput
 from swath.domain.explain import describe_validation, listed
 from swath.domain.policy import ExecutionPolicy
 from swath.pipeline.accept.raw_bytes import chunks_of, open_bytes
+from swath.pipeline.accept.strict_json import has_more_values
 from swath.sites.strict_yaml import parse_yaml
 
 __all__ = ["POLICY_LIMIT_BYTES", "read_policy", "strict_policy"]
 
 POLICY_LIMIT_BYTES: Final = 1 << 20
+_MOST_VALUES: Final = 1_000  # a policy has some thirty
 _STREAMS: Final = ("/dev/stdin", "/dev/fd/")  # whoever names these knows what is to come
 
 
@@ -64,7 +66,10 @@ def _validated(name: str, content: object) -> ExecutionPolicy:
 
 
 def strict_policy(content: object) -> ExecutionPolicy:
-    """The policy that somebody wrote. Raises pydantic's ValidationError, and TypeError for what JSON does not know."""
+    """The policy that somebody wrote. Raises pydantic's ValidationError, another ValueError for too much of it, and
+    TypeError for what JSON does not know."""
+    if has_more_values(content, _MOST_VALUES):
+        raise ValueError(f"has more than {_MOST_VALUES:,} values, which no policy has")
     # By way of JSON, where strict means: no "8" for 8 and no true for 1, but enums may be written as text.
     return ExecutionPolicy.model_validate_json(json.dumps(content), strict=True)
 

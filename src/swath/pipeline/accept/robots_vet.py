@@ -80,6 +80,7 @@ async def _first_if_all_denied(inputs: AsyncIterator[dict[str, Any]], scraper: S
     """The first address, if all are denied; None when one is not, or says nothing of where it begins."""
     first = None
     async for one in inputs:
+        await asyncio.sleep(0)  # what robots.txt says is known soon, and there may be many items
         url = scraper.start_url(scraper.parse_input(one))
         if url is None or await passage.robots_allow(url):
             return None

@@ -10,7 +10,11 @@ import math
 from collections import Counter
 from typing import Any, Final
 
-__all__ = ["DECODER", "Refused", "depth_of", "has_half_a_pair"]
+from swath.domain.explain import shown
+
+__all__ = ["DECODER", "VALUES_LIMIT", "Refused", "depth_of", "has_half_a_pair", "has_more_values"]
+
+VALUES_LIMIT: Final = 10_000  # of one item: a model that refuses them all must not take long to say so
 
 
 class Refused(ValueError):
@@ -21,7 +25,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise Refused(f"has the key {twice!r} twice")
+        raise Refused(f"has the key {shown(twice)} twice")
     return made
 
 
@@ -53,6 +57,17 @@ def depth_of(value: object) -> int:
     while level := [inner for outer in level for inner in _inside(outer)]:
         depth += 1
     return depth
+
+
+def has_more_values(value: object, limit: int) -> bool:
+    """Whether all lists and objects in it have more values than that, together. Looks no further than it must."""
+    found, level = 0, [value]
+    while level:
+        found += sum(len(one) for one in level if isinstance(one, dict | list))
+        if found > limit:
+            return True
+        level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, dict | list)]
+    return False
 
 
 def has_half_a_pair(value: object) -> bool:

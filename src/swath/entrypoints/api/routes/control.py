@@ -153,6 +153,8 @@ def _policy(content: Mapping[str, Any]) -> ExecutionPolicy:
         return strict_policy(content)
     except ValidationError as error:
         raise refused([{**one, "loc": ("body", *one["loc"])} for one in error.errors()], ExecutionPolicy) from None
+    except ValueError as error:
+        raise refused_fields([Problem("", str(error))]) from None
 
 
 def merged(former: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:

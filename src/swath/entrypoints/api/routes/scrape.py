@@ -94,8 +94,6 @@ async def scrape_sync(body: SyncBody, controller: Control) -> Response:
 )
 async def scrape_batch(body: BatchBody, controller: Control) -> Response:
     """Orders a scrape of each target, as tasks of one job."""
-    if len(body.targets) > MOST_TASKS:
-        raise ApiError(_C.BATCH_TOO_LARGE, f"a batch has at most {MOST_TASKS} targets, not {len(body.targets):,}")
     target_type = body.targets[0].target_type
     for at, target in enumerate(body.targets):
         if target.target_type != target_type:

@@ -18,6 +18,7 @@ from swath.entrypoints.api.errors import ErrorCode, declared
 from swath.entrypoints.api.gate import needs
 from swath.entrypoints.api.paths import JobId
 from swath.entrypoints.api.routing import ApiRoute
+from swath.entrypoints.api.strict_body import StrictBody
 from swath.integrations.webhook.log import entry_of, resend
 
 __all__ = ["router"]
@@ -65,10 +66,10 @@ class WebhookEntry(BaseModel):
     status: str | None = None
 
 
-class ResendBody(BaseModel):
+class ResendBody(StrictBody):
     """Which one; without it, that of the job's last end."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"webhook_id": _ID}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"webhook_id": _ID}]})
 
     webhook_id: str | None = Field(default=None, max_length=100)
 
