@@ -6,7 +6,6 @@ them at their final place (rooms.py, packs.py), and the finish step writes manif
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -19,18 +18,18 @@ from typing import Any, Final, TypeVar
 
 from swath.backends.embedded import documents as documents_by_key
 from swath.backends.embedded import fenced_documents
+from swath.backends.embedded.check_places import check_places
 from swath.backends.embedded.disk_threads import DiskThreads, in_folder_of
 from swath.backends.embedded.folders import (
     absent_files,
     enter,
-    names,
     opened,
     read_file,
     read_piece,
 )
 from swath.backends.embedded.packs import Packs, read_pieces, read_wherever
 from swath.backends.embedded.removal import removal
-from swath.backends.embedded.rooms import LEASES, Rooms
+from swath.backends.embedded.rooms import Rooms
 from swath.domain.errors import FolderUnusable, LeaseLost
 from swath.domain.keys import encode
 from swath.domain.layout import PACKS
@@ -44,7 +43,6 @@ T = TypeVar("T")
 
 _KEYS_PER_READ: Final = 1_000
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-_WRITTEN: Final = (".", LEASES, "items", PACKS.rstrip("/"), "manifests")  # by workers, below the folder of a job
 # A segment that begins with a dot would leave the job, or enter what has no final name yet.
 _KEY: Final = re.compile(r"[^./\0][^/\0]*(?:/[^./\0][^/\0]*)*")
 _PREFIX: Final = re.compile(r"(?:[^./\0][^/\0]*/)*(?:[^./\0][^/\0]*)?")
@@ -227,9 +225,9 @@ class FolderResults:
         return str(self._root / encode(job_id))
 
     async def trouble(self, job_id: str) -> str | None:
-        """Looks at the folders in which workers write."""
+        """Looks at the places where workers write."""
         try:
-            await self._with_job(job_id, _check_folders)
+            await self._with_job(job_id, check_places)
         except FileNotFoundError:
             return None
         except FolderUnusable as error:
@@ -262,22 +260,6 @@ class FolderResults:
             walk = (key for _, _, key in documents_by_key.walk(job, prefix))
             while found := list(islice(walk, _KEYS_PER_READ)):
                 yield found
-
-
-def _check_folders(job: int) -> None:
-    """Raises OSError for the first of the folders in which workers write that is none, or may not be written to."""
-    for name in _WRITTEN:
-        with suppress(FileNotFoundError), opened(enter(job, name)) as folder:
-            _check_access(folder, name)
-            rooms = names(folder) if name == LEASES else ()
-            for room in rooms:
-                with suppress(FileNotFoundError), opened(enter(folder, room)) as below:
-                    _check_access(below, f"{name}/{room}")
-
-
-def _check_access(folder: int, name: str) -> None:
-    if not os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True):
-        raise PermissionError(errno.EACCES, "no permission", name)
 
 
 def _check(safe: re.Pattern[str], key: str) -> None:
