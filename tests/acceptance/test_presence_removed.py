@@ -76,7 +76,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 async def ended(folder: Path) -> JobState:
     store = EmbeddedStore.open(folder, SystemClock())
     try:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(300):
             while not (status := await store.status("job")).state.terminal:
                 await asyncio.sleep(0.05)
         assert status.counts.success == ITEMS
@@ -116,7 +116,7 @@ async def test_a_worker_that_is_killed_without_its_lock_file_is_missed_when_its_
     shell: Shell, county: DemoCounty
 ) -> None:
     folder = shell.folder / "data" / "workers"
-    async with two_workers(shell, county, lease_seconds="3") as workers:
+    async with two_workers(shell, county, lease_seconds="6") as workers:
         await until(lambda: len(list(folder.glob("*.lock"))) == len(workers), "both are there")
         await until(lambda: county.counters.requests > 20, "requests")
         shutil.rmtree(folder)

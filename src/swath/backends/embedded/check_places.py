@@ -38,10 +38,10 @@ def check_places(job: int) -> None:
                     _check_packs(packs, f"{LEASES}/{room}/{IN_ROOM}")
     for name in _DOCUMENTS:
         _check_replaceable(job, name, name)
-    for folder in _PARTS:
-        with suppress(FileNotFoundError), opened(enter(job, folder)) as parts:
+    for path in _PARTS:
+        with suppress(FileNotFoundError), opened(enter(job, path)) as parts:
             for part in names(parts):
-                _check_replaceable(parts, part, f"{folder}/{part}")
+                _check_replaceable(parts, part, f"{path}/{part}")
 
 
 def _check_access(folder: int, name: str) -> None:
