@@ -1,5 +1,6 @@
 """A finisher in a process of its own is frozen while it writes to S3; another one ends the job, which runs again and
-ends again, and then the frozen one goes on. The same in a folder: tests/pipeline/finish/test_late_finisher.py."""
+ends again, and then the frozen one goes on. So is a remover. The same in a folder:
+tests/pipeline/finish/test_late_finisher.py, test_late_remover.py."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,15 +17,18 @@ from tests.aws.storages import results
 from tests.aws.stores import Stores
 from tests.pipeline.finish.late import (
     EVERYTHING,
+    ITEMS,
     LEASE_SECONDS,
     LateFinisher,
     all_files,
+    delete,
     end,
     make_second_generation,
     near_clock,
     run_again,
 )
 from tests.pipeline.finish.running import document
+from tests.pipeline.making import load
 
 Start = Callable[..., LateFinisher]
 
@@ -66,8 +70,8 @@ def start(aws: Endpoints, aws_name: str, tmp_path: Path) -> Iterator[Start]:
         "SWATH_RESULTS": f"s3://{aws.bucket}/{aws_name}",
     }
 
-    def start(**variables: str) -> LateFinisher:
-        started.append(LateFinisher(environment | variables))
+    def start(*, deletes: bool = False, **variables: str) -> LateFinisher:
+        started.append(LateFinisher(environment | variables, deletes=deletes))
         return started[-1]
 
     yield start
@@ -123,4 +127,24 @@ async def test_what_a_killed_finisher_left_out_is_done_by_the_next(
     await end(store, storage, clock)
     assert await storage.open_leases("job") == []
     assert (await document(storage, "job_metadata.json"))["generation"] == 2
+    assert (await verify(store, storage, "job")).problems == ()
+
+
+@pytest.mark.req("Z10", "J5")
+async def test_a_remover_that_wakes_up_late_removes_nothing_of_a_job_ordered_anew_under_the_id(
+    store: AwsStore, storage: S3Results, clock: FakeClock, start: Start
+) -> None:
+    await load(store, list(ITEMS), "job", Layout.FILES)
+    await run_again(store, storage)
+    await end(store, storage, clock)
+    await store.delete("job")
+    late = start(deletes=True, SWATH_FREEZE_AT="before_clearing:1")
+    await late.frozen()
+    await delete(store, storage, clock)
+    await load(store, list(ITEMS), "job", Layout.FILES)
+    await run_again(store, storage)
+    await end(store, storage, clock)
+    before = await all_files(storage)
+    await late.wake()
+    assert await all_files(storage) == before
     assert (await verify(store, storage, "job")).problems == ()

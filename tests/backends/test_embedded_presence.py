@@ -274,3 +274,149 @@ async def test_leases_of_a_worker_that_left_without_giving_them_up_are_free_at_o
         await last.release("last", left.fence)
     await last.close()
     assert list((tmp_path / "workers").iterdir()) == []
+
+
+@pytest.mark.req("Z10")
+@pytest.mark.parametrize("place", ["own", "another's"])
+def test_a_pipe_in_place_of_a_lock_file_keeps_nobody_waiting(tmp_path: Path, place: str) -> None:
+    presence, other = Presence(tmp_path), Presence(tmp_path)
+    presence.enter("worker")
+    path = tmp_path / ("worker.lock" if place == "own" else "other.lock")
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    found: list[object] = []
+
+    def look() -> None:
+        found.extend((other.is_dead("worker"), other.waiting_for(), other.running("worker"), tuple(other.dead())))
+        presence.enter("worker")
+
+    looker = threading.Thread(target=look, daemon=True)  # a pipe that is opened for reading waits for a writer
+    looker.start()
+    looker.join(60)
+    assert found == [False, None, frozenset(), ()]
+    presence.begin("worker", 1, 7)
+    assert other.running("worker") == {(1, 7)}
+    assert not other.is_dead("worker")
+    presence.leave()
+
+
+@pytest.mark.req("Z10", "Z1")
+def test_a_lock_file_that_was_moved_away_and_back_proves_no_death(tmp_path: Path) -> None:
+    path, aside = tmp_path / "worker.lock", tmp_path / "aside"
+    presence, other = Presence(tmp_path), Presence(tmp_path)
+    presence.enter("worker")
+    path.rename(aside)
+    presence.enter("worker")
+    aside.rename(path)
+    assert not other.is_dead("worker")
+    assert other.dead() == []
+    presence.enter("worker")
+    os.close(presence._held.pop("worker")[0])
+    assert other.is_dead("worker")
+
+
+@pytest.mark.req("Z10", "Z1")
+@pytest.mark.parametrize("how", ["link", "hard link", "rename"])
+def test_the_lock_file_of_a_dead_worker_under_another_name_proves_no_death(tmp_path: Path, how: str) -> None:
+    presence, looker = Presence(tmp_path), Presence(tmp_path)
+    presence.enter("worker")
+    presence.enter("dead")
+    dead, path = tmp_path / "dead.lock", tmp_path / "worker.lock"
+    os.close(presence._held.pop("dead")[0])
+    assert looker.is_dead("dead")
+    path.unlink()
+    if how == "link":
+        path.symlink_to(dead)
+    elif how == "hard link":
+        path.hardlink_to(dead)
+    else:
+        dead.rename(path)
+    assert not looker.is_dead("worker")
+    presence.enter("worker")
+    presence.begin("worker", 1, 7)
+    assert looker.running("worker") == {(1, 7)}
+    assert not path.is_symlink()
+    presence.leave()
+
+
+@pytest.mark.req("Z10")
+def test_a_link_in_place_of_a_lock_file_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    (tmp_path / "workers").mkdir()
+    path = tmp_path / "workers" / "worker.lock"
+    path.symlink_to(precious)
+    presence = Presence(tmp_path / "workers")
+    presence.enter("worker")
+    path.unlink()
+    path.symlink_to(precious)
+    presence.enter("worker")
+    assert precious.read_bytes() == b"precious"
+    assert not path.is_symlink()
+    presence.leave()
+
+
+@pytest.mark.req("Z10", "Z1")
+def test_a_lock_file_that_is_removed_while_somebody_looks_at_it_proves_no_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    presence, looker = Presence(tmp_path), Presence(tmp_path)
+    presence.enter("worker")
+    real, done = fcntl.flock, False
+
+    def removed_in_between(descriptor: int, how: int) -> None:
+        nonlocal done
+        if not done:  # the looker has opened the file, and not asked for its lock yet
+            done = True
+            (tmp_path / "worker.lock").unlink()
+            presence.enter("worker")
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed_in_between)
+    assert not looker.is_dead("worker")
+    assert done
+    presence.leave()
+
+
+@pytest.mark.req("Z10")
+def test_who_forgets_a_dead_worker_never_removes_the_file_of_a_living_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    presence, looker = Presence(tmp_path), Presence(tmp_path)
+    path = tmp_path / "worker.lock"
+    path.touch()
+    real, done = fcntl.flock, False
+
+    def replaced_in_between(descriptor: int, how: int) -> None:
+        nonlocal done
+        if not done:
+            done = True
+            path.unlink()
+            presence.enter("worker")
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", replaced_in_between)
+    looker.forget("worker")
+    assert path.exists()
+    presence.leave()
+
+
+@pytest.mark.req("Z10")
+def test_a_worker_whose_new_lock_file_somebody_else_holds_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    presence, other = Presence(tmp_path), Presence(tmp_path)
+    presence.enter("worker")
+    path = tmp_path / "worker.lock"
+    path.unlink()
+    stranger = os.open(path, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(stranger, fcntl.LOCK_EX)  # a backup, or a looker that was stopped at this moment
+    for _ in range(2):
+        presence.enter("worker")
+    assert presence.holds("worker")
+    assert len([line for line in caplog.messages if "process holds it" in line]) == 1
+    os.close(stranger)
+    presence.enter("worker")
+    presence.begin("worker", 1, 7)
+    assert other.running("worker") == {(1, 7)}
+    presence.leave()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,13 @@ async def test_a_guard_that_was_made_before_refuses_the_port_all_the_same(tmp_pa
         with pytest.raises(Failed, match="not to be reached"):
             await guard.check_proxied("http://127.0.0.1:8000/")
     assert (await guard.check("http://127.0.0.1:8000/")).port == 8000
+
+
+@pytest.mark.req("Z10", "Z4")
+def test_a_pipe_among_the_ports_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "8000.port")
+    found: list[bool] = []
+    looker = threading.Thread(target=lambda: found.append(8000 in ListeningPorts(tmp_path)), daemon=True)
+    looker.start()
+    looker.join(60)
+    assert found == [False]

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from swath.backends.embedded.results import FolderResults
-from swath.domain.errors import LeaseLost, StoreUnavailable
+from swath.domain.errors import FolderUnusable, LeaseLost, StoreUnavailable
 from swath.ports.result_storage import Addition, StagedItem
 
 
@@ -462,3 +462,48 @@ async def test_who_waits_for_a_storage_that_is_closed_meanwhile_has_lost_its_lea
     await storage.close()
     with pytest.raises(LeaseLost, match="are closed"):
         await storage.stage("job", 1, [StagedItem("a", {"data.json": b"{}"})])
+
+
+@pytest.mark.req("Z10", "Z9")
+@pytest.mark.parametrize("place", ["job_metadata.json", "missing_items.csv", "manifests/full/part-00001.json"])
+async def test_a_folder_in_the_place_of_a_document_is_trouble_of_its_job_and_named(tmp_path: Path, place: str) -> None:
+    storage = FolderResults(tmp_path)
+    await storage.open_lease("job", 1)
+    assert await storage.trouble("job") is None
+    (tmp_path / "job" / place / "kept").mkdir(parents=True)
+    with pytest.raises(FolderUnusable, match=place.rpartition("/")[2]):
+        await storage.put_under("job", 1, {place: b"{}"})
+    told = await storage.trouble("job")
+    assert told is not None
+    assert f"{place!r} is a folder where a file belongs" in told
+    await storage.close()
+
+
+@pytest.mark.req("Z10", "Z9")
+@pytest.mark.parametrize("what", ["pipe", "link", "folder"])
+async def test_what_stands_in_the_place_of_a_pack_is_trouble_of_its_job_and_keeps_nobody_waiting(
+    tmp_path: Path, what: str
+) -> None:
+    storage = FolderResults(tmp_path)
+    await storage.open_lease("job", 1)
+    await storage.append("job", 1, {"warc.gz": Addition(b"data", b"head")})
+    (pack,) = (tmp_path / "job").glob(".leases/1/.packs/*")
+    assert await storage.trouble("job") is None
+    pack.rename(tmp_path / "kept")
+    if what == "pipe":
+        os.mkfifo(pack)
+    elif what == "link":
+        pack.symlink_to(tmp_path / "kept")
+    else:
+        pack.mkdir()
+    with pytest.raises(FolderUnusable, match="where a f"):
+        async with asyncio.timeout(60):
+            await storage.append("job", 1, {"warc.gz": Addition(b"more", b"head")})
+    told = await storage.trouble("job")
+    assert told is not None
+    assert pack.name in told
+    pack.rmdir() if what == "folder" else pack.unlink()
+    (tmp_path / "kept").rename(pack)
+    await storage.append("job", 1, {"warc.gz": Addition(b"more", b"head")})
+    assert pack.read_bytes() == b"headdatamore"
+    await storage.close()

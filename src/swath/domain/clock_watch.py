@@ -43,7 +43,8 @@ class ClockWatch(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading, an older one of the same start to compare the next with, and what both clocks have agreed on.
 
     `spans` reach back until they add up to an hour, over several starts of the machine if need be, and end where the
-    wall clock jumped. `uptime` counts seconds of the boot clock over all starts; it never goes back.
+    wall clock jumped. `uptime` counts seconds of the boot clock over all starts; it never goes back. `believed` is the
+    last wall time of which both clocks had agreed for an hour; a jump leaves it as it was.
     """
 
     boot_id: str
@@ -54,6 +55,11 @@ class ClockWatch(msgspec.Struct, frozen=True, kw_only=True):
     spans: tuple[ClockSpan, ...]
     uptime: float = 0.0
     jumps: int = 0
+    believed: float = 0.0
+
+    def not_before(self, wall: float) -> float:
+        """When something happened that is to be remembered: a wall clock that has just jumped back is not believed."""
+        return max(wall, self.believed)
 
     @property
     def confirmed_wall(self) -> float:
@@ -83,6 +89,12 @@ def observe(former: ClockWatch | None, reading: ClockReading) -> ClockWatch:
     """What is remembered after one more look at the clocks."""
     if former is None:
         return _begun(reading, uptime=0.0, jumps=0)
+    after = _observed(former, reading)
+    confirmed = after.confirmed_wall > -math.inf
+    return msgspec.structs.replace(after, believed=after.wall if confirmed else former.believed)
+
+
+def _observed(former: ClockWatch, reading: ClockReading) -> ClockWatch:
     if reading.boot_id == former.boot_id and reading.boot >= former.boot - TOLERANCE_SECONDS:
         return former if reading.boot < former.boot else _later(former, reading)
     return _after_a_start(former, reading)

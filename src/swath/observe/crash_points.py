@@ -12,6 +12,7 @@ __all__ = [
     "PACK_POINTS",
     "PIECE_POINTS",
     "POINTS",
+    "REMOVAL_POINTS",
     "WEBHOOK_POINTS",
     "install",
     "reach",
@@ -64,6 +65,8 @@ PACK_POINTS: Final = ("amid_append", "after_pack_rename")
 WEBHOOK_POINTS: Final = ("before_webhook_send", "after_webhook_send", "after_webhook_note")
 # Beyond it too: results are written to a file.
 EXPORT_POINTS: Final = ("after_export_batch", "before_export_rename")
+# Its results are removed: before what there is was looked at, and after the right to do so was confirmed.
+REMOVAL_POINTS: Final = ("before_clearing", "before_removal")
 
 _hook: Callable[[str], None] | None = None
 

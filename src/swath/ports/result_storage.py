@@ -7,7 +7,7 @@ other lease writes, and publishing only ends their trial. Callers use the keys t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -169,8 +169,11 @@ class ResultStorage(Protocol):
         """
         ...
 
-    async def clear(self, job_id: str) -> None:
+    async def clear(self, job_id: str, confirm: Callable[[], Awaitable[None]] | None = None) -> None:
         """Removes everything of the job, staged and published. Can be repeated; may take long for many files.
+
+        `confirm` is awaited when it is known what there is, and before any of it is removed; what it raises comes out.
+        It asks whether the job is still to be removed: this process may have slept, and the job been ordered anew.
 
         Whatever leases of it do later, what leases of a job ordered anew under the id have staged stays as it is.
         """

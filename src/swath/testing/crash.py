@@ -64,6 +64,7 @@ def _place(variable: str, where: str) -> tuple[str, int]:
         *crash_points.PACK_POINTS,
         *crash_points.WEBHOOK_POINTS,
         *crash_points.EXPORT_POINTS,
+        *crash_points.REMOVAL_POINTS,
     )
     known = tuple(dict.fromkeys((*crash_points.POINTS, *crash_points.ENDING_POINTS, *beyond)))
     if point not in known or not hit.isdecimal() or int(hit) < 1:

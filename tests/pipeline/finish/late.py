@@ -20,6 +20,7 @@ from swath.domain.layout import Layout
 from swath.domain.selection import Selection
 from swath.domain.versions import GENERATION_LABEL, SCRAPER_VERSION_LABEL, VERSION_LABEL, version_job_id
 from swath.pipeline.dispatch.rescue import Rescuer
+from swath.pipeline.finish.deletion import Remover
 from swath.pipeline.finish.ending import Finisher
 from swath.pipeline.results.versions import VersionEnd
 from swath.ports.result_storage import ResultStorage
@@ -32,8 +33,10 @@ from tests.pipeline.making import FAILED, Made, end_lease, load, page
 
 __all__ = [
     "EVERYTHING",
+    "ITEMS",
     "LateFinisher",
     "all_files",
+    "delete",
     "end",
     "make_second_generation",
     "make_version",
@@ -62,10 +65,11 @@ def near_clock() -> FakeClock:
 class LateFinisher:
     """A real process. `environment` names the back end, the point, and how the build is broken, if it is."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], *, deletes: bool = False) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SWATH_")}
+        act = _delete_job if deletes else _end_job
         self._process: ForkServerProcess = warm.SERVER.Process(
-            target=_end_job, args=({**kept, "SWATH_LEASE_SECONDS": str(LEASE_SECONDS), **environment},)
+            target=act, args=({**kept, "SWATH_LEASE_SECONDS": str(LEASE_SECONDS), **environment},)
         )
         self._process.start()
 
@@ -101,10 +105,24 @@ class LateFinisher:
 
 
 def _end_job(environment: dict[str, str]) -> None:
+    _arm(environment)
+    asyncio.run(_run_finisher())
+
+
+def _delete_job(environment: dict[str, str]) -> None:
+    _arm(environment)
+    asyncio.run(_run_remover())
+
+
+def _arm(environment: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     crash.arm(os.environ)
-    asyncio.run(_run_finisher())
+
+
+async def _run_remover() -> None:
+    async with open_services(read_settings(os.environ)) as services:
+        await Remover(services.store, services.storage, services.clock, "late").run_once()
 
 
 async def _run_finisher() -> None:
@@ -132,6 +150,17 @@ async def end(store: Store, storage: ResultStorage, clock: FakeClock) -> None:
             return
         clock.advance(LEASE_SECONDS / 2)
     pytest.fail("nobody can end the job")
+
+
+async def delete(store: Store, storage: ResultStorage, clock: FakeClock) -> None:
+    """Deletes the job, after whoever had the right has lost it."""
+    rescuer = Rescuer(store, storage, MemorySiteBook(clock), clock, "other")
+    for _ in range(20):
+        await rescuer.run_once()
+        if await Remover(store, storage, clock, "other").run_once() is not None:
+            return
+        clock.advance(LEASE_SECONDS / 2)
+    pytest.fail("nobody can delete the job")
 
 
 async def make_second_generation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -85,10 +86,10 @@ class Breaks(MemoryResults):
 
     broken = True
 
-    async def clear(self, job_id: str) -> None:
+    async def clear(self, job_id: str, confirm: Callable[[], Awaitable[None]] | None = None) -> None:
         if self.broken:
             raise StoreUnavailable("the disk is away", WaitingFor.DISK)
-        await super().clear(job_id)
+        await super().clear(job_id, confirm)
 
 
 @pytest.mark.req("J5", "Z9")
@@ -109,9 +110,9 @@ async def test_a_deletion_that_failed_leaves_a_marked_job_that_is_deleted_later(
 class Slow(MemoryResults):
     """Takes longer to clear than a lease lasts."""
 
-    async def clear(self, job_id: str) -> None:
+    async def clear(self, job_id: str, confirm: Callable[[], Awaitable[None]] | None = None) -> None:
         await asyncio.sleep(0.3)
-        await super().clear(job_id)
+        await super().clear(job_id, confirm)
 
 
 @pytest.mark.req("J5", "W3")
@@ -136,8 +137,8 @@ class Steals(MemoryResults):
 
     store: MemoryStore
 
-    async def clear(self, job_id: str) -> None:
-        await super().clear(job_id)
+    async def clear(self, job_id: str, confirm: Callable[[], Awaitable[None]] | None = None) -> None:
+        await super().clear(job_id, confirm)
         self.store.kill("remover")
         for rescued in await self.store.rescue("thief"):
             await self.store.release("thief", rescued.fence)
@@ -171,10 +172,10 @@ class OneDamaged(MemoryResults):
 
     damaged = ""
 
-    async def clear(self, job_id: str) -> None:
+    async def clear(self, job_id: str, confirm: Callable[[], Awaitable[None]] | None = None) -> None:
         if job_id == self.damaged:
             raise FolderUnusable("cannot use the results of job 'first': 'items' is busy", WaitingFor.DISK)
-        await super().clear(job_id)
+        await super().clear(job_id, confirm)
 
 
 @pytest.mark.req("Z10", "J5")

@@ -35,9 +35,10 @@ _UNAVAILABLE: Final = {
 _OF_ONE_JOB: Final = {
     errno.EACCES: "no permission to use {place}",
     errno.EPERM: "no permission to use {place}",
-    errno.ELOOP: "{place} is a link where a folder belongs",
+    errno.ELOOP: "{place} is a link where a file or a folder belongs",
     errno.ENOTDIR: "{place} is a file or a link where a folder belongs",
     errno.EISDIR: "{place} is a folder where a file belongs",
+    errno.ENXIO: "{place} is a pipe or the like where a file belongs",  # the answer to whoever wants to write into it
     errno.EEXIST: "{place} stands in the way",
     errno.ENOTEMPTY: "{place} stands in the way",
     errno.EBUSY: "another program keeps writing into {place}",
@@ -53,7 +54,8 @@ def in_folder_of(job_id: str, folder: Path) -> Iterator[None]:
         reason = _OF_ONE_JOB.get(error.errno or 0)
         if reason is None:
             raise
-        place = f"{error.filename!r}" if isinstance(error.filename, str) else "something in it"
+        name = error.filename2 or error.filename  # of a rename, what stands in its way is at the second
+        place = f"{name!r}" if isinstance(name, str) else "something in it"
         told = f"cannot use the results of job {job_id!r} in {folder}: {reason.format(place=place)}"
         raise FolderUnusable(told, WaitingFor.DISK, f"the results folder of job {job_id!r} cannot be used") from error
 

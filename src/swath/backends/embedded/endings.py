@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from swath.backends.embedded import outbox
+from swath.backends.embedded import clock_watch, outbox
 from swath.backends.embedded.bounds import MAX_ROWS, PAGE_BYTES, first_piece, stored_bytes
 from swath.backends.embedded.deletion import clear_lists
 from swath.backends.embedded.items import last_row
@@ -177,14 +177,15 @@ def end(
     if not state.terminal:
         raise ValueError(f"a job cannot go to its end as {state}")
     check_job(JobState(old), state)
+    ended_at = clock_watch.glance(db, times.reading).not_before(times.now)
     db.execute(
         "UPDATE jobs SET state = ?, ended_at = ?, pace = ?, delete_at = coalesce(delete_at, ?), manifest = ? "
         "WHERE job_no = ?",
         (
             state.value,
-            times.now,
-            overall(ran, started_at, times.now),
-            delete_at(decode_job(spec), started_at, times.now),
+            ended_at,
+            overall(ran, started_at, ended_at),
+            delete_at(decode_job(spec), started_at, ended_at),
             msgspec.json.encode(manifest),
             job_no,
         ),

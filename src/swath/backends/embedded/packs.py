@@ -34,9 +34,9 @@ from swath.domain.layout import PACKS, pack_fence
 from swath.observe.crash_points import reach
 from swath.ports.result_storage import Addition, Piece
 
-__all__ = ["Packs", "read_pieces", "read_wherever"]
+__all__ = ["IN_ROOM", "Packs", "read_pieces", "read_wherever"]
 
-_IN_ROOM: Final = ".packs"  # an item's folder never begins with a dot, so none can be in the way
+IN_ROOM: Final = ".packs"  # an item's folder never begins with a dot, so none can be in the way
 
 
 class _Lease:
@@ -77,7 +77,7 @@ class Packs:
         self, room: int, fence: int, additions: Mapping[str, Addition], ends: dict[str, int]
     ) -> dict[str, tuple[str, int]]:
         added: dict[str, tuple[str, int]] = {}
-        with opened(enter(room, _IN_ROOM, create=True)) as packs:
+        with opened(enter(room, IN_ROOM, create=True)) as packs:
             for ending, addition in additions.items():
                 if added:
                     reach("amid_append")
@@ -119,7 +119,7 @@ class Packs:
 
     def _publish_pack(self, job: int, room: int, lease: _Lease | None, key: str, length: int) -> None:
         name = key.removeprefix(PACKS)
-        with opened(enter(room, _IN_ROOM)) as packs:
+        with opened(enter(room, IN_ROOM)) as packs:
             if lease is not None and key in lease.ends:
                 with lease.lock:
                     cut_file(packs, name, length, fsync=self._fsync)
@@ -156,7 +156,7 @@ def read_wherever(job: int, key: str, read: Callable[[int, str], bytes]) -> byte
     fence = pack_fence(key)
     if fence is None:
         return read(job, key)
-    for place in (key, f"{LEASES}/{fence}/{_IN_ROOM}/{key.removeprefix(PACKS)}"):
+    for place in (key, f"{LEASES}/{fence}/{IN_ROOM}/{key.removeprefix(PACKS)}"):
         with suppress(FileNotFoundError):
             return read(job, place)
     return read(job, key)

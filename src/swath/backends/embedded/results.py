@@ -6,11 +6,9 @@ them at their final place (rooms.py, packs.py), and the finish step writes manif
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -20,20 +18,18 @@ from typing import Any, Final, TypeVar
 
 from swath.backends.embedded import documents as documents_by_key
 from swath.backends.embedded import fenced_documents
+from swath.backends.embedded.check_places import check_places
 from swath.backends.embedded.disk_threads import DiskThreads, in_folder_of
 from swath.backends.embedded.folders import (
     absent_files,
-    clear_in_pieces,
     enter,
-    names,
     opened,
-    parent_of,
     read_file,
     read_piece,
-    sync_folder,
 )
 from swath.backends.embedded.packs import Packs, read_pieces, read_wherever
-from swath.backends.embedded.rooms import LEASES, Rooms
+from swath.backends.embedded.removal import removal
+from swath.backends.embedded.rooms import Rooms
 from swath.domain.errors import FolderUnusable, LeaseLost
 from swath.domain.keys import encode
 from swath.domain.layout import PACKS
@@ -46,10 +42,7 @@ __all__ = ["FolderResults"]
 T = TypeVar("T")
 
 _KEYS_PER_READ: Final = 1_000
-_FILES_PER_PIECE: Final = 500
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-_ASIDE: Final = ".deleted"
-_WRITTEN: Final = (".", LEASES, "items", PACKS.rstrip("/"), "manifests")  # by workers, below the folder of a job
 # A segment that begins with a dot would leave the job, or enter what has no final name yet.
 _KEY: Final = re.compile(r"[^./\0][^/\0]*(?:/[^./\0][^/\0]*)*")
 _PREFIX: Final = re.compile(r"(?:[^./\0][^/\0]*/)*(?:[^./\0][^/\0]*)?")
@@ -202,11 +195,15 @@ class FolderResults:
         with suppress(FileNotFoundError):
             await self._with_job(job_id, lambda job: documents_by_key.delete(job, keys))
 
-    async def clear(self, job_id: str) -> None:
-        """Puts the job's folder aside first, so that a half-removed job is never seen, then removes it in pieces."""
+    async def clear(self, job_id: str, confirm: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Puts what the job's folder holds aside first, so that a half-removed job is hardly ever seen, then removes it
+        in pieces."""
         self._packs.forget(job_id)
-        async for _ in self._threads.steps(self._removal(job_id)):
-            pass
+        async with aclosing(self._threads.steps(removal(self._root, job_id, fsync=self._fsync))) as steps:
+            async for _ in steps:
+                if confirm is not None:
+                    await confirm()
+                    confirm = None
 
     async def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
         """Walks the folders, some keys at a time."""
@@ -228,9 +225,9 @@ class FolderResults:
         return str(self._root / encode(job_id))
 
     async def trouble(self, job_id: str) -> str | None:
-        """Looks at the folders in which workers write."""
+        """Looks at the places where workers write."""
         try:
-            await self._with_job(job_id, _check_folders)
+            await self._with_job(job_id, check_places)
         except FileNotFoundError:
             return None
         except FolderUnusable as error:
@@ -263,40 +260,6 @@ class FolderResults:
             walk = (key for _, _, key in documents_by_key.walk(job, prefix))
             while found := list(islice(walk, _KEYS_PER_READ)):
                 yield found
-
-    def _removal(self, job_id: str) -> Generator[int]:
-        """Says from time to time how many files are gone, and can be left then; what is aside stays so."""
-        try:
-            root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        with opened(root), in_folder_of(job_id, self._root / encode(job_id)):
-            path = encode(job_id)
-            aside = f"{_ASIDE}-{hashlib.sha256(path.encode()).hexdigest()[:32]}"  # no encoded name begins with a dot
-            yield from clear_in_pieces(root, aside, _FILES_PER_PIECE)  # of a removal that was cut short
-            with suppress(FileNotFoundError), parent_of(root, path) as (parent, name):
-                os.rename(name, aside, src_dir_fd=parent, dst_dir_fd=root)
-                sync_folder(root, self._fsync)
-            with suppress(OSError):  # of a long name there are parents, which another job may need
-                while path := path.rpartition("/")[0]:
-                    os.rmdir(path, dir_fd=root)
-            yield from clear_in_pieces(root, aside, _FILES_PER_PIECE)
-
-
-def _check_folders(job: int) -> None:
-    """Raises OSError for the first of the folders in which workers write that is none, or may not be written to."""
-    for name in _WRITTEN:
-        with suppress(FileNotFoundError), opened(enter(job, name)) as folder:
-            _check_access(folder, name)
-            rooms = names(folder) if name == LEASES else ()
-            for room in rooms:
-                with suppress(FileNotFoundError), opened(enter(folder, room)) as below:
-                    _check_access(below, f"{name}/{room}")
-
-
-def _check_access(folder: int, name: str) -> None:
-    if not os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True):
-        raise PermissionError(errno.EACCES, "no permission", name)
 
 
 def _check(safe: re.Pattern[str], key: str) -> None:

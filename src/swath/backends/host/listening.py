@@ -57,7 +57,7 @@ class ListeningPorts:
 
 def _is_locked(path: Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not keep us waiting
     except FileNotFoundError:
         return False
     except OSError:  # somebody else's: rather one port too many

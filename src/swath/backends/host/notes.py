@@ -6,6 +6,7 @@ a call of the system, and is kept by the system when the process dies.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import struct
@@ -16,7 +17,7 @@ from swath.domain.job import WaitingFor
 __all__ = ["Notes", "is_own_file", "read_running", "read_waiting_for"]
 
 _HEADER_BYTES: Final = 16  # the first says what it waits for, the last eight are the stamp
-_STAMP: Final = struct.Struct("<Q")
+_STAMP_BYTES: Final = 8
 _STAMP_AT: Final = 8
 _NOTE: Final = struct.Struct("<QQ")  # fence, seq; all zero where nothing is noted
 _NOTES: Final = 4_000  # room that is written beforehand; more than these are noted if the disk allows it
@@ -38,7 +39,14 @@ class Notes:
         self._memory = mmap.mmap(descriptor, len(empty))
         if former is not None:
             former.copy_to(self)
-        _STAMP.pack_into(self._memory, _STAMP_AT, os.fstat(descriptor).st_ino)
+
+    def sign(self, worker_id: str) -> None:
+        """From now on the file proves the worker's death when nobody holds its lock."""
+        self._memory[_STAMP_AT:_HEADER_BYTES] = _stamp(self._descriptor, worker_id)
+
+    def disown(self) -> None:
+        """The file proves nothing any more, wherever it has been moved to: its worker has another."""
+        self._memory[_STAMP_AT:_HEADER_BYTES] = bytes(_STAMP_BYTES)
 
     def begin(self, fence: int, seq: int) -> None:
         """The item runs."""
@@ -81,12 +89,18 @@ class Notes:
             os.pwrite(self._descriptor, _NOTE.pack(fence, seq), _HEADER_BYTES + place * _NOTE.size)
 
 
-def is_own_file(descriptor: int) -> bool:
-    """Whether a worker made this very file: then it carries the number of its own inode.
+def is_own_file(descriptor: int, worker_id: str) -> bool:
+    """Whether the worker made this very file, and has made no other since: then it carries the number of its own inode
+    and the worker's name.
 
-    A copy, a file restored from a backup and an empty file do not, so they say nothing about any process."""
-    stamp = os.pread(descriptor, _STAMP.size, _STAMP_AT)
-    return len(stamp) == _STAMP.size and _STAMP.unpack(stamp)[0] == os.fstat(descriptor).st_ino
+    A copy, a file restored from a backup, one of another worker and an empty one do not, so they say nothing about any
+    process."""
+    return os.pread(descriptor, _STAMP_BYTES, _STAMP_AT) == _stamp(descriptor, worker_id)
+
+
+def _stamp(descriptor: int, worker_id: str) -> bytes:
+    named = f"{os.fstat(descriptor).st_ino}/{worker_id}"
+    return hashlib.blake2b(named.encode(), digest_size=_STAMP_BYTES).digest()
 
 
 def read_running(descriptor: int) -> frozenset[tuple[int, int]]:

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import socket
+import stat
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +30,14 @@ __all__ = ["Presence"]
 _SUFFIX: Final = ".lock"
 _PATIENCE_SECONDS: Final = 0.2  # with somebody who looks whether a worker is dead, and so holds its lock for a moment
 
+# Opening a pipe for reading would wait for somebody who writes into it.
+_NEITHER_LINK_NOR_WAIT: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
 _log = logging.getLogger("swath.presence")
+
+
+class _Taken(UserError):
+    """Somebody else holds the lock of a worker's file."""
 
 
 class _Held(NamedTuple):
@@ -78,7 +86,11 @@ class Presence:
         except OSError as error:
             self._warn(f"the lock file of worker {worker_id} is gone: {self.trouble_after(error)}")
             return
+        except _Taken:
+            self._warn(f"the lock file of worker {worker_id} was replaced, and another process holds it; trying again")
+            return
         self._warned = ""
+        held.notes.disown()  # before its lock is free: whoever has the former file open must not take us for dead
         held.close()
         _log.warning("the lock file of worker %s was removed or replaced; it was written again", worker_id)
 
@@ -93,24 +105,27 @@ class Presence:
 
     def _made(self, worker_id: str, former: Notes | None = None) -> _Held:
         self._folder.mkdir(parents=True, exist_ok=True)
-        descriptor = self._locked(worker_id)
+        descriptor = self._locked(worker_id, _PATIENCE_SECONDS if former is None else 0.0)
         try:
-            return _Held(descriptor, Notes(descriptor, former))
+            notes = Notes(descriptor, former)
+            notes.sign(worker_id)
+            return _Held(descriptor, notes)
         except OSError:
             os.close(descriptor)
             raise
 
-    def _locked(self, worker_id: str) -> int:
+    def _locked(self, worker_id: str, patience_seconds: float) -> int:
         path = self._path(worker_id)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + patience_seconds
         while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            _clear_way(path)
+            descriptor = os.open(path, _NEITHER_LINK_NOR_WAIT | os.O_RDWR | os.O_CREAT, 0o600)
             # Somebody may have taken the file for a dead worker's and removed it before it was locked.
             if _lock(descriptor) and _same_file(descriptor, path):
                 return descriptor
             os.close(descriptor)
-            if time.monotonic() > deadline:
-                raise UserError(f"a worker {worker_id!r} is running already; give this one another id")
+            if time.monotonic() >= deadline:
+                raise _Taken(f"a worker {worker_id!r} is running already; give this one another id")
             time.sleep(0.001)
 
     @property
@@ -201,15 +216,17 @@ class Presence:
             with self._opened(worker_id) as descriptor:
                 if not _lock(descriptor):
                     return _Proof.ALIVE
-                return _Proof.DEAD if is_own_file(descriptor) else _Proof.NOTHING
+                return _Proof.DEAD if is_own_file(descriptor, worker_id) else _Proof.NOTHING
         except OSError:  # there is none, or it is somebody else's
             return _Proof.NOTHING
 
     def forget(self, worker_id: str) -> None:
         """Removes the file of a worker if nobody holds its lock."""
+        path = self._path(worker_id)
         with suppress(OSError), self._opened(worker_id) as descriptor:
-            if worker_id not in self._held and _lock(descriptor):
-                self._path(worker_id).unlink(missing_ok=True)
+            # The worker may have written its file anew since this one was opened.
+            if worker_id not in self._held and _lock(descriptor) and _same_file(descriptor, path):
+                path.unlink(missing_ok=True)
 
     def leave(self, with_leases: Collection[str] = ()) -> None:
         """Lets go of all locks of this process. The files stay of workers `with_leases`, so that the next worker sees
@@ -230,7 +247,7 @@ class Presence:
 
     @contextmanager
     def _opened(self, worker_id: str) -> Iterator[int]:
-        descriptor = os.open(self._path(worker_id), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(self._path(worker_id), _NEITHER_LINK_NOR_WAIT | os.O_RDONLY)
         try:
             yield descriptor
         finally:
@@ -238,6 +255,14 @@ class Presence:
 
     def _path(self, worker_id: str) -> Path:
         return self._folder / f"{worker_id}{_SUFFIX}"
+
+
+def _clear_way(path: Path) -> None:
+    """Removes a link, a pipe and the like: what is behind a link is not ours to write into."""
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            path.unlink()
 
 
 def _boot_id() -> str:
@@ -259,6 +284,6 @@ def _lock(descriptor: int) -> bool:
 
 def _same_file(descriptor: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False

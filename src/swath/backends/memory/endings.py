@@ -88,7 +88,8 @@ class MemoryEndings:
             if not state.terminal:
                 raise ValueError(f"a job cannot go to its end as {state}")
             check_job(job.state, state)
-            job.state, job.ended_at, job.manifest = state, self._shelves.clock.now(), dict(manifest)
+            ended_at = self._shelves.glance_at_clocks().not_before(self._shelves.clock.now())
+            job.state, job.ended_at, job.manifest = state, ended_at, dict(manifest)
             job.ending_deaths, job.ending_due = 0, 0.0
             if webhook is not None:
                 job.webhooks[webhook.generation] = webhook

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -163,8 +163,10 @@ class MemoryResults:
             _check(key)
             self.files[job_id].pop(key, None)
 
-    async def clear(self, job_id: str) -> None:
+    async def clear(self, job_id: str, confirm: Callable[[], Awaitable[None]] | None = None) -> None:
         """Forgets the job."""
+        if confirm is not None:
+            await confirm()
         self.files.pop(job_id, None)
         for fence in self.rooms.pop(job_id, {}):
             self._packs.pop((job_id, fence), None)

@@ -17,6 +17,7 @@ from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
 from swath.domain.transitions import JobState
 from swath.domain.versions import current_job_id, version_job_id
+from swath.observe.crash_points import reach
 from swath.pipeline.finish.hold import EndingBook, Hold
 from swath.pipeline.finish.put_offs import PutOffs
 from swath.ports.clock import Clock
@@ -121,7 +122,8 @@ class Remover:
         for made in await _versions(self._book, job_id):
             await hold.during(self._remove_version(made))
         await self._let_readers_go(lease)
-        await hold.during(self._storage.clear(job_id))
+        reach("before_clearing")
+        await hold.during(self._storage.clear(job_id, hold.confirm))
         while await self._book.purge(lease, _PURGE_ITEMS):
             await hold.keep()
 

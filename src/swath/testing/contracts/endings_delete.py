@@ -204,6 +204,29 @@ class DeletionContract:
         assert await store.claim_deletion("worker") is not None
 
     @pytest.mark.req("J5", "Z10")
+    async def test_a_retry_that_ended_while_the_wall_clock_was_behind_keeps_its_job_as_long_as_any(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        """Its order is nearly as old as the job may become, so the time of that helps nobody."""
+        await over(store, retention_days=10)
+        for _ in range(9):
+            assert await store.claim_deletion("worker") is None
+            clock.advance(DAY_SECONDS)
+        assert await store.claim_deletion("worker") is None
+        await store.retry("job", Selection(since=0.0))
+        clock.jump_wall(-400 * DAY_SECONDS)
+        await run_all(store)
+        await end_job(store)
+        clock.advance(14)
+        assert await store.claim_deletion("worker") is None
+        clock.jump_wall(400 * DAY_SECONDS)
+        for _ in range(9):
+            assert await store.claim_deletion("worker") is None
+            clock.advance(DAY_SECONDS)
+        clock.advance(DAY_SECONDS + CONFIRM_SECONDS)
+        assert await store.claim_deletion("worker") is not None
+
+    @pytest.mark.req("J5", "Z10")
     async def test_a_wall_clock_that_stays_where_it_jumped_is_believed_after_an_hour(
         self, store: Store, clock: FakeClock
     ) -> None:

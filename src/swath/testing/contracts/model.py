@@ -271,7 +271,7 @@ class Model:
     def end(self, lease: ModelLease, state: JobState, word: Webhook | None = None) -> None:
         """The job is over, and perhaps somebody is to be told."""
         job = self.jobs[lease.job_id]
-        job.final, job.ended_at = state, self.clock.now()
+        job.final, job.ended_at = state, self._glance().not_before(self.clock.now())
         job.ending_deaths, job.ending_due = 0, 0.0
         if word is not None:
             self.outbox.put(word)
@@ -280,11 +280,16 @@ class Model:
     def deletable(self) -> list[ModelJob]:
         """Jobs whose deletion is handed out by a claim now, which is a look at the clocks: marked, or due for an hour
         that both clocks agree on."""
-        self.watch = observe(self.watch, ClockReading("boot", self.clock.boot(), self.clock.now()))
-        due = min(self.clock.now(), self.watch.confirmed_wall)
+        watch = self._glance()
+        if watch.worth_saving_after(self.watch):
+            self.watch = watch
+        due = min(self.clock.now(), watch.confirmed_wall)
         return [
             job for job in self.jobs.values() if (job.deleting or self._outdated(job, due)) and not self.leases_of(job)
         ]  # fmt: skip
+
+    def _glance(self) -> ClockWatch:
+        return observe(self.watch, ClockReading("boot", self.clock.boot(), self.clock.now()))
 
     def _outdated(self, job: ModelJob, due: float) -> bool:
         days = job.order.policy.retention_days

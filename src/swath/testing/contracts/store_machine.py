@@ -139,8 +139,8 @@ class StoreMachine(ServiceRules):  # deeper than our habit, because Hypothesis c
             return
         state, word = final_state(counts(job), lease.lease.stopping), self.word_of(job, due_in)
         status = self.run(self.store.end(lease.lease, state, {"by": lease.fence}, word))
-        assert (status.manifest, status.ended_at) == ({"by": lease.fence}, self.clock.now())
         self.model.end(lease, state, word)
+        assert (status.manifest, status.ended_at) == ({"by": lease.fence}, job.ended_at)
 
     def word_of(self, job: ModelJob, due_in: float | None) -> Webhook | None:
         """What is to be told of its end."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from swath.backends.aws.calls.rows import Delete, Put
-from swath.backends.aws.jobs import outcomes
+from swath.backends.aws.jobs import clock_watch, outcomes
 from swath.backends.aws.jobs.back import Back, Taken, read_bucket
 from swath.backends.aws.jobs.chunks import MAX_CHUNKS
 from swath.backends.aws.jobs.deletion import list_as_kept
@@ -159,11 +159,14 @@ async def end(
             raise ValueError(f"a job cannot go to its end as {state}")
         check_job(head.state, state)
         order = await ledger.orders.of(head)
+        now = ledger.times().now
+        # Its retention counts from then, so a clock that has just jumped back must not shorten it.
+        ended_at = now if order.policy.retention_days is None else (await clock_watch.glance(ledger)).not_before(now)
         rows = [Put(manifest_key(head.number, nonce, part), body) for part, body in enumerate(parts)]
         await ledger.table.write_many(rows)
         former = [Delete(manifest_key(head.number, head.manifest, part)) for part in range(head.manifest_parts)]
         head.manifest, head.manifest_parts = nonce, len(parts)
-        head.state, head.ended_at = state, ledger.times().now
+        head.state, head.ended_at = state, ended_at
         head.drop(held)
         head.ending_deaths, head.ending_due = 0, 0.0
         unlisted = [] if head.is_active else [Delete(listed_key(ACTIVE, head.number))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -17,6 +17,7 @@ from swath.backends.aws.results.objects import Objects
 from swath.backends.aws.results.uploads import IsLeft
 from swath.domain.errors import UserError
 from swath.domain.layout import WARC
+from swath.observe.crash_points import reach
 
 __all__ = ["File", "Files"]
 
@@ -120,14 +121,18 @@ class Files:
             keys = [key if "~=" not in key else await self._key(job, key) for key in keys]
             yield [key for key in keys if key.startswith(prefix) and not key.startswith(".")]
 
-    async def clear(self, job: str) -> None:
+    async def clear(self, job: str, confirm: Callable[[], Awaitable[None]] | None = None) -> None:
         """Removes everything of the job: the rooms first, so that nobody who looks finds one to write under.
 
         Who has looked before may still write, so a tombstone says first that the plain keys are not to be used again.
-        What is younger than that belongs to a job ordered anew while we slept.
+        What is younger than that belongs to a job ordered anew while we slept. Whoever slept before that is told by
+        `confirm`.
         """
         await self._objects.put(tombstone(job), b"")
         until = await self._objects.written_at(tombstone(job)) + _CLOCKS_APART
+        if confirm is not None:
+            await confirm()
+        reach("before_removal")
         await self._remove(f"{job}/{LEASES}", until)
         await self.abort_uploads(job, lambda _, begun_at: begun_at <= until)
         await self._remove(job, until)

@@ -8,7 +8,7 @@ is still on trial, so that whoever settles a lease deletes what lost. After: the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
@@ -242,11 +242,11 @@ class S3Results:
         await self._files.delete(job_folder(job_id), keys)
 
     @of_job
-    async def clear(self, job_id: str) -> None:
+    async def clear(self, job_id: str, confirm: Callable[[], Awaitable[None]] | None = None) -> None:
         """Takes the rooms first, so that nobody writes any more, then everything else. A tombstone stays."""
         for desk in [desk for desk in self._desks if desk[0] == job_id]:
             del self._desks[desk]
-        await self._files.clear(job_folder(job_id))
+        await self._files.clear(job_folder(job_id), confirm)
 
     async def keys(self, job_id: str, prefix: str = "") -> AsyncIterator[str]:
         """Page by page. What is unseen is asked for after each page: no file is older than the note of it."""
