@@ -18,6 +18,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
+from swath.backends.host.private_files import make_private_file
 from swath.backends.clock import boot_id
 from swath.backends.embedded.identity import OpenFiles
 from swath.backends.embedded.lock_wait import LockWait
@@ -193,6 +194,8 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _connect(path: Path, *, mode: str) -> sqlite3.Connection:
+    if mode == "rwc":
+        make_private_file(path)
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=0, isolation_level=None, check_same_thread=False
     )

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
+from swath.backends.host.private_files import make_folder
 from swath.backends.clock import boot_id
 from swath.backends.embedded import (
     backlog,
@@ -83,7 +84,7 @@ class EmbeddedStore(EmbeddedService):
     ) -> EmbeddedStore:
         """Opens the store in a folder. Both are made if they are missing, unless the store `must_exist`."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         except OSError as error:
             raise UserError(
                 f"cannot use the folder {folder}: {error.strerror}; choose another with SWATH_DATA"

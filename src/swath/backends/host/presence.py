@@ -19,6 +19,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from swath.backends.host.private_files import make_folder
 from swath.backends.host.lock_folder import FolderTrouble, trouble_after
 from swath.backends.host.notes import Notes, is_own_file, read_running, read_waiting_for
 from swath.domain.errors import UserError
@@ -92,7 +93,7 @@ class Presence:
         return trouble_after(error, self._folder)
 
     def _made(self, worker_id: str, former: Notes | None = None) -> _Held:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         descriptor = self._locked(worker_id)
         try:
             return _Held(descriptor, Notes(descriptor, former))
@@ -121,7 +122,7 @@ class Presence:
         Raises OSError when the folder cannot be made.
         """
         if not self._host:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             place = self._folder.resolve()
             found = place.parent.stat()
             named = f"{_boot_id()}/{socket.gethostname()}/{found.st_dev}/{found.st_ino}/{place.name}"

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from swath.backends.host.private_files import make_folder
 from swath.backends.aws.calls.rows import Put, decoded
 from swath.backends.aws.jobs.chunks import Chunks
 from swath.backends.aws.jobs.head import Head
@@ -98,7 +99,7 @@ class IdIndex:
         before.close()
 
     def _mapped(self, slots: int) -> mmap.mmap:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             # On a full disk a write into a hole would kill the process, so the room is taken now.
             os.posix_fallocate(file.fileno(), 0, slots * _SLOT_BYTES)
