@@ -187,5 +187,3 @@ async def test_the_key_does_not_leave_for_a_server_of_a_found_file(here: Path) -
 
 def _jobs_list(folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return run_warm(["jobs", "list"], folder, environment, None, 90)
-
-

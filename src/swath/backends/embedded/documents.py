@@ -15,7 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import groupby
 
-from swath.backends.embedded.folders import clear, enter, files_below, make_below, names, opened, sync_folder, write_file
+from swath.backends.embedded.folders import (
+    clear,
+    enter,
+    files_below,
+    make_below,
+    names,
+    opened,
+    sync_folder,
+    write_file,
+)
 from swath.domain.result import Artifact
 
 __all__ = ["WRITING", "delete", "put", "remove", "walk"]
