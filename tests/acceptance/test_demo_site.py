@@ -1,4 +1,4 @@
-"""Z4: the private address of the demo site is open to the demo scrapers alone, and only while the demo site is there."""
+"""Z4: the private address of the demo site is open to the demo scrapers alone, and only while it is there."""
 
 from __future__ import annotations
 

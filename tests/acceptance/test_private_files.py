@@ -25,7 +25,7 @@ async def _under(umask: str, shell: Shell, *arguments: str, **variables: str) ->
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    shell._started.append(process)  # noqa: SLF001 ends with the test
+    shell._started.append(process)
     out, _ = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode is not None
     return process.returncode, out.decode()
@@ -62,7 +62,7 @@ async def test_all_that_a_run_and_a_controller_store_is_private(shell: Shell, co
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    shell._started.append(serve)  # noqa: SLF001 ends with the test
+    shell._started.append(serve)
     assert serve.stdout is not None
     assert b"listens at" in await asyncio.wait_for(serve.stdout.readline(), 90)
     names = {path.name for path in data.rglob("*")}

@@ -1,4 +1,4 @@
-"""Z5: what a job, a site or an argument holds cannot move the cursor of a terminal or turn its text; files get it all."""
+"""Z5: what a job, a site or an argument holds cannot move a terminal's cursor or turn its text; files get it all."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _on_terminal(words: list[str], folder: Path, environment: dict[str, str], na
 
 
 def _text(number: int) -> io.TextIOWrapper:
-    return io.TextIOWrapper(open(number, "wb", closefd=False), encoding="utf-8", line_buffering=True)  # noqa: SIM115
+    return io.TextIOWrapper(open(number, "wb", closefd=False), encoding="utf-8", line_buffering=True)
 
 
 @pytest.fixture(scope="module")
@@ -177,14 +177,15 @@ def test_a_pipe_gets_the_values_as_they_are(place: Place) -> None:
 def test_the_progress_bar_tells_what_it_knows_without_raw_characters(place: Place) -> None:
     """A bar moves the cursor by itself, so what it may send is known; its texts are made of nothing else."""
     from rich.console import Console
+    from rich.progress import Progress
 
     from swath.entrypoints.cli import progress
 
-    code, shown = place.on_terminal("run", "example-mock", "--items", "a.jsonl", "--job-id", f"bar")
+    code, shown = place.on_terminal("run", "example-mock", "--items", "a.jsonl", "--job-id", "bar")
     assert code == 0
     assert _raw(BAR.sub("", shown)) == []
     out = io.StringIO()
-    bar = progress._Bar(progress.Progress(console=Console(file=out, force_terminal=True)))  # noqa: SLF001 the part that shows
+    bar = progress._Bar(Progress(console=Console(file=out, force_terminal=True)))
     bar.note(f"site {TITLE} is left alone")
     assert _raw(BAR.sub("", out.getvalue())) == []
     assert "\\u202e" in out.getvalue()
@@ -195,7 +196,7 @@ def test_pieces_that_are_cut_anywhere_come_out_the_same() -> None:
 
     text = f"one\r\ntwo ü {EVIL}\r\nthree\rfour\r\n"
     whole = io.BytesIO()
-    guarded = terminal._Guarded(whole, "utf-8")  # noqa: SLF001 what both streams end in
+    guarded = terminal._Guarded(whole, "utf-8")
     for byte in text.encode():
         guarded.write(bytes([byte]))
     assert whole.getvalue().decode() == terminal.clean(text)

@@ -1,4 +1,4 @@
-"""T3, Z7: a settings file that nobody named is used only if nobody else wrote it, and gets no secrets from elsewhere."""
+"""T3, Z7: a settings file that nobody named is used only if nobody else wrote it, and gets no secrets."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_users_own_file_is_looked_at_too(here: Path, tmp_path: Path) -> None
 @as_root
 def test_another_user_is_served_by_roots_file_and_not_by_a_third_ones(here: Path) -> None:
     for folder in (here, *here.parents):  # pytest closes its own
-        if folder == Path("/tmp") or str(folder) == "/":  # noqa: S108 where it may go no further
+        if folder == Path("/tmp") or str(folder) == "/":
             break
         folder.chmod(0o755)
     file = here / "swath.toml"
@@ -158,7 +158,7 @@ def test_every_secret_that_is_sent_somewhere_is_in_the_rule() -> None:
 
     secrets = {name for name, kind in Settings.__annotations__.items() if Secret.__name__ in str(kind)}
     with_their_own_address = {"proxy_custom_urls", "browser_cdp_url"}
-    assert secrets == set(trust._SENT_TO) | with_their_own_address  # noqa: SLF001 the table is what is promised
+    assert secrets == set(trust._SENT_TO) | with_their_own_address
 
 
 async def test_the_key_does_not_leave_for_a_server_of_a_found_file(here: Path) -> None:

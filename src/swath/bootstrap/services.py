@@ -19,10 +19,10 @@ from msgspec.structs import asdict
 from swath.backends.clock import SystemClock
 from swath.backends.embedded.examine import store_file
 from swath.backends.embedded.identity import OpenFiles
-from swath.backends.host.private_files import make_folder
 from swath.backends.embedded.results import FolderResults
 from swath.backends.embedded.site_book import EmbeddedSiteBook
 from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.host.private_files import make_folder
 from swath.backends.polling import PollingQueue
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import JobStatus, WaitingFor

@@ -32,8 +32,10 @@ _JOB_ID = "try"
 async def open_visit(
     services: Services, scraper: Scraper, source: str | None, start_url: str | None
 ) -> AsyncIterator[BrowserSession]:
-    """A session for one attempt of this scraper from the file `source` if it has one, bounded as an item's is. Raises Failed, SiteHeld, and BadInput when
-    there can be no browser here."""
+    """A session for one attempt of this scraper, bounded as an item's is. `source` is its file, if it has one.
+
+    Raises Failed, SiteHeld, and BadInput when there can be no browser here.
+    """
     job = Job(job_id=_JOB_ID, scraper_id=scraper.id, scraper_source=source)
     patience, seconds = Patience(), job.policy.timeouts.item_seconds
     async with open_outside(services) as outside:

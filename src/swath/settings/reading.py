@@ -96,7 +96,7 @@ def _shown_unknown(name: str, value: str) -> str:
 
 
 def _config_file(environment: Mapping[str, str]) -> tuple[Path | None, bool]:
-    """The one that is named, else the one in this folder, else the user's own; and whether it is the one in this folder.
+    """The one that is named, else the one in this folder, else the user's own; and whether it is that of this folder.
 
     Raises BadInput for one that nobody named and that others could have written.
     """

@@ -1,8 +1,8 @@
 """Whether a settings file that nobody named may be used, and with which secrets.
 
-A settings file can name scrapers, which are code, and addresses, which secrets are sent to. So one that was merely found
-must belong to the user, as ssh wants of its own, and the addresses in it get no secrets from elsewhere. Whoever names a
-file (SWATH_CONFIG, SWATH_SITES) consents to both.
+A settings file can name scrapers, which are code, and addresses, which secrets are sent to. So one that was merely
+found must belong to the user, as ssh wants of its own, and the addresses in it get no secrets from elsewhere. Whoever
+names a file (SWATH_CONFIG, SWATH_SITES) consents to both.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _on_the_way(file: Path) -> list[tuple[Path, os.stat_result]]:
     try:
         found = [(file, file.lstat())] if file.is_symlink() else []
         found.append((file, real.stat()))
-        for folder in dict.fromkeys([Path(os.path.realpath(file.parent)), *real.parents]):
-            found.append((folder, folder.stat()))
+        folders = dict.fromkeys([Path(os.path.realpath(file.parent)), *real.parents])
+        found.extend((folder, folder.stat()) for folder in folders)
     except OSError as error:
         raise BadInput(f"{file}: cannot be read: {error.strerror}") from None
     return found

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from swath.backends.host.private_files import PRIVATE_FOLDER, make_folder
 from swath.backends.embedded import documents as documents_by_key
 from swath.backends.embedded import fenced_documents
 from swath.backends.embedded.disk_threads import DiskThreads, in_folder_of
@@ -36,6 +35,7 @@ from swath.backends.embedded.folders import (
 )
 from swath.backends.embedded.packs import Packs, read_pieces, read_wherever
 from swath.backends.embedded.rooms import LEASES, Rooms
+from swath.backends.host.private_files import PRIVATE_FOLDER, make_folder
 from swath.domain.errors import FolderUnusable, LeaseLost
 from swath.domain.keys import encode
 from swath.domain.layout import PACKS

@@ -18,12 +18,12 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
-from swath.backends.host.private_files import make_private_file
 from swath.backends.clock import boot_id
 from swath.backends.embedded.identity import OpenFiles
 from swath.backends.embedded.lock_wait import LockWait
 from swath.backends.embedded.opening import BUSY_SECONDS, translated
 from swath.backends.embedded.pulse import Pulse
+from swath.backends.host.private_files import make_private_file
 from swath.domain.errors import StoreDamaged, StoreReplaced, StoreUnavailable, SwathError, UserError
 from swath.ports.clock import Clock
 from swath.ports.site_book import SHARE_SECONDS

@@ -15,7 +15,6 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
-from swath.backends.host.private_files import make_folder
 from swath.backends.clock import boot_id
 from swath.backends.embedded import (
     backlog,
@@ -40,6 +39,7 @@ from swath.backends.embedded.leases import Times
 from swath.backends.embedded.service import EmbeddedService
 from swath.backends.embedded.site_file import SITES_FILE
 from swath.backends.host.presence import Presence
+from swath.backends.host.private_files import make_folder
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.backlog import Backlog
 from swath.domain.ending import EndingProgress

@@ -19,9 +19,9 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from swath.backends.host.private_files import make_folder
 from swath.backends.host.lock_folder import FolderTrouble, trouble_after
 from swath.backends.host.notes import Notes, is_own_file, read_running, read_waiting_for
+from swath.backends.host.private_files import make_folder
 from swath.domain.errors import UserError
 from swath.domain.job import WaitingFor
 

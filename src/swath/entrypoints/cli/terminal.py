@@ -63,7 +63,7 @@ def unguarded_stderr() -> TextIO:
 def cleaned() -> Iterator[None]:
     """While a progress bar has taken the place of the standard streams: what is printed above it."""
     former = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _Cleaned(former[0]), _Cleaned(former[1])  # type: ignore[assignment] # as rich's own
+    sys.stdout, sys.stderr = _Cleaned(former[0]), _Cleaned(former[1])
     try:
         yield
     finally:
@@ -78,6 +78,10 @@ class _Guarded(io.BufferedIOBase):
         self._encoding = encoding
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
         self._held = ""  # a carriage return, until it is known what comes after
+
+    @property
+    def name(self) -> str:
+        return "<terminal>"
 
     def writable(self) -> bool:
         return True

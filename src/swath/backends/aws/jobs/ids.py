@@ -17,12 +17,12 @@ from typing import Final
 
 import msgspec
 
-from swath.backends.host.private_files import make_folder
 from swath.backends.aws.calls.rows import Put, decoded
 from swath.backends.aws.jobs.chunks import Chunks
 from swath.backends.aws.jobs.head import Head
 from swath.backends.aws.table.layout import ids_key, in_parts
 from swath.backends.aws.table.table import Table
+from swath.backends.host.private_files import make_folder
 
 __all__ = ["IdIndex", "IdIndexes", "hash_of", "id_rows"]
 
