@@ -131,8 +131,7 @@ COMPILE = $(LOCK_TOOL)/bin/uv pip compile --quiet --universal --python-version 3
 	--no-emit-index-url --no-annotate --no-header
 LOCK_NOTE := \# Pinned and hashed by `make lock`; do not edit by hand.
 
-lock: $(VENV)/.python ## Pin the newest versions that pyproject.toml allows
-	@test -x $(LOCK_TOOL)/bin/uv || { $(PYTHON) -m venv $(LOCK_TOOL) && $(LOCK_TOOL)/bin/python -m pip install --quiet uv; }
+lock: $(LOCK_TOOL)/.installed ## Pin the newest versions that pyproject.toml allows
 	@set -e; lock() { \
 		echo "lock $$1"; out=$$1; shift; \
 		$(COMPILE) "$$@" > $$out.new; \
@@ -141,6 +140,7 @@ lock: $(VENV)/.python ## Pin the newest versions that pyproject.toml allows
 	lock requirements-dev.txt pyproject.toml --extra aws --extra browser --extra otel --extra parquet --group dev; \
 	lock requirements.txt pyproject.toml --extra browser --constraint requirements-dev.txt; \
 	lock requirements-build.txt --group build --constraint requirements-dev.txt; \
+	lock requirements-lock.txt --group lock; \
 	lock bench-peers/requirements.txt bench-peers/requirements.in; \
 	lock aws-servers/requirements.txt aws-servers/requirements.in; \
 	lock api-clients/requirements.txt api-clients/requirements.in; \
@@ -173,6 +173,12 @@ $(VENV)/.swath: $(VENV)/.runtime pyproject.toml
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt | $(VENV)/.swath
 	@echo "installing the development tools into $(VENV)"
 	@$(INSTALL) -r requirements-dev.txt
+	@touch $@
+
+# The tool that pins everything is pinned and hashed too: it sees every package before anybody else does.
+$(LOCK_TOOL)/.installed: requirements-lock.txt | $(VENV)/.python
+	@test -x $(LOCK_TOOL)/bin/python || $(PYTHON) -m venv $(LOCK_TOOL)
+	@$(LOCK_TOOL)/bin/python -m pip --disable-pip-version-check --quiet install --force-reinstall --require-hashes -r requirements-lock.txt
 	@touch $@
 
 # Others whom we measure ourselves against; in an environment of their own, so that neither sees the other's packages.

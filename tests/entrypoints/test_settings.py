@@ -163,6 +163,7 @@ def test_proxies_are_set_up_by_variables_and_by_the_file(here: Path) -> None:
     )
     setup = read_settings(
         {
+            "SWATH_CONFIG": "swath.toml",  # named, since it says where the password below goes
             "SWATH_PROXY_CUSTOMER": "hl_1",
             "SWATH_PROXY_DATACENTER_ZONE": "dc",
             "SWATH_PROXY_DATACENTER_PASSWORD": "pw",

@@ -23,6 +23,7 @@ from swath.settings import Settings, SqlitePlace
 from swath.sites.circuits import SiteCircuits
 from swath.sites.pacer import Pacer
 from swath.web.address import canonical
+from swath.web.demo_proof import DemoProof
 from swath.web.direct_transport import DirectTransport
 from swath.web.egress.guard import Guard
 from swath.web.egress.resolver import SystemResolver
@@ -132,4 +133,4 @@ def _demo_site(settings: Settings) -> DemoSite | None:
         return None
     if parts.hostname not in _LOOPBACK or parts.port is None or parts.netloc in allowed:
         return None
-    return DemoSite(parts.netloc, str(parts.port), DEMO_SCRAPERS)
+    return DemoSite(parts.netloc, str(parts.port), DEMO_SCRAPERS, DemoProof(parts.hostname, parts.port))

@@ -22,6 +22,7 @@ from swath.backends.embedded.identity import OpenFiles
 from swath.backends.embedded.results import FolderResults
 from swath.backends.embedded.site_book import EmbeddedSiteBook
 from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.host.private_files import make_folder
 from swath.backends.polling import PollingQueue
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import JobStatus, WaitingFor
@@ -122,6 +123,8 @@ class _BackEnd(msgspec.Struct, frozen=True, kw_only=True):
 def _open_embedded(
     stack: AsyncExitStack, settings: Settings, place: SqlitePlace, clock: Clock, *, must_exist: bool
 ) -> _BackEnd:
+    with suppress(OSError):  # said by who cannot do without
+        make_folder(place.folder, settings.data_mode)
     store = EmbeddedStore.open(place.folder, clock, settings.lease_seconds, must_exist=must_exist)
     stack.push_async_callback(store.close)
     sites = EmbeddedSiteBook(place.folder, clock)
@@ -161,7 +164,7 @@ def _open_results(stack: AsyncExitStack, settings: Settings, clock: Clock) -> Re
         stack.callback(lambda: _log.info("asked of S3: %s", dict(remote.meter.requests)))
         stack.push_async_callback(remote.close)
         return remote
-    folder = FolderResults(place.folder, fsync=settings.fsync)
+    folder = FolderResults(place.folder, fsync=settings.fsync, folder_mode=settings.results_mode)
     stack.push_async_callback(folder.close)
     return folder
 

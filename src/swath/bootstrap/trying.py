@@ -29,10 +29,14 @@ _JOB_ID = "try"
 
 
 @asynccontextmanager
-async def open_visit(services: Services, scraper: Scraper, start_url: str | None) -> AsyncIterator[BrowserSession]:
-    """A session for one attempt of this scraper, bounded as an item's is. Raises Failed, SiteHeld, and BadInput when
-    there can be no browser here."""
-    job = Job(job_id=_JOB_ID, scraper_id=scraper.id)
+async def open_visit(
+    services: Services, scraper: Scraper, source: str | None, start_url: str | None
+) -> AsyncIterator[BrowserSession]:
+    """A session for one attempt of this scraper, bounded as an item's is. `source` is its file, if it has one.
+
+    Raises Failed, SiteHeld, and BadInput when there can be no browser here.
+    """
+    job = Job(job_id=_JOB_ID, scraper_id=scraper.id, scraper_source=source)
     patience, seconds = Patience(), job.policy.timeouts.item_seconds
     async with open_outside(services) as outside:
         desk = outside.browsers(lambda: None)

@@ -32,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: StorePlace | None = None
     queue: SqsPlace | None = None
     results: ResultsPlace | None = None
+    results_readable_by: str = "owner"
     scrapers: tuple[Path, ...] = ()
     default_scraper: str | None = None
     allow_javascript: bool = False
@@ -104,6 +105,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def places(self) -> Places:
         """Where store, queue and results are. Raises BadInput when the three do not go together."""
         return Places.of(self.data, self.store, self.queue, self.results)
+
+    @property
+    def results_mode(self) -> int:
+        """Of the folders of results; files have the same without the right to enter."""
+        return {"group": 0o750, "all": 0o755}.get(self.results_readable_by, 0o700)
+
+    @property
+    def data_mode(self) -> int:
+        """Of the data folder: who may read results may pass through it to them, and not look around."""
+        return 0o700 | self.results_mode & 0o011
 
     @property
     def proxies(self) -> ProxySetup:

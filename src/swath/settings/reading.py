@@ -13,6 +13,7 @@ from swath.domain.errors import BadInput
 from swath.domain.secret import MASK
 from swath.settings.model import AWS_LEASE_SECONDS, Origin, Reading, Settings
 from swath.settings.places import DynamoPlace
+from swath.settings.trust import check_owner, check_secrets
 from swath.settings.values import PARSERS, masked
 
 __all__ = ["completion_asked", "read", "read_settings"]
@@ -21,6 +22,7 @@ PREFIX: Final = "SWATH_"
 CONFIG_VARIABLE: Final = "SWATH_CONFIG"
 CONFIG_NAME: Final = "swath.toml"
 SITES_NAME: Final = "sites.yaml"
+_SOURCES: Final = ("file", "environment")
 
 
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
@@ -32,7 +34,7 @@ def read(environment: Mapping[str, str] | None = None) -> Reading:
     """Raises BadInput for a value that cannot be used and for a key that the file should not have."""
     given = _environment() if environment is None else environment
     variables = {name: value for name, value in given.items() if name.startswith(PREFIX) and value}
-    file = _config_file(given)
+    file, found_here = _config_file(given)
     written = {} if file is None else _read_file(file)
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
@@ -46,6 +48,9 @@ def read(environment: Mapping[str, str] | None = None) -> Reading:
             values[field] = parse(written[field], f"{file}: {field}", file.parent)
         else:
             origins[field] = Origin("default", "default")
+    if file is not None and found_here:
+        sources = {source: [field for field, at in origins.items() if at.source == source] for source in _SOURCES}
+        check_secrets(file, sources["file"], sources["environment"])
     settings = _settings(values)
     if settings.heartbeat_seconds >= settings.lease_seconds:
         raise BadInput(_too_slow(settings, origins))
@@ -70,6 +75,7 @@ def _settings(values: dict[str, Any]) -> Settings:
     if "heartbeat_seconds" not in values and "lease_seconds" in values:
         values["heartbeat_seconds"] = values["lease_seconds"] / 3
     if "sites" not in values and Path(SITES_NAME).is_file():
+        check_owner(Path(SITES_NAME), "SWATH_SITES")
         values["sites"] = Path(SITES_NAME)
     settings = Settings(**values)
     _ = settings.places  # said now, and not by the first command that opens them
@@ -89,16 +95,23 @@ def _shown_unknown(name: str, value: str) -> str:
     return MASK if name.startswith((f"{PREFIX}PROXY", f"{PREFIX}WEBHOOK")) else masked(name, value)
 
 
-def _config_file(environment: Mapping[str, str]) -> Path | None:
-    """The one that is named, else the one in this folder, else the user's own."""
+def _config_file(environment: Mapping[str, str]) -> tuple[Path | None, bool]:
+    """The one that is named, else the one in this folder, else the user's own; and whether it is that of this folder.
+
+    Raises BadInput for one that nobody named and that others could have written.
+    """
     if named := environment.get(CONFIG_VARIABLE):
-        return Path(named)
+        return Path(named), False
     folders = [Path()]
     if home := environment.get("XDG_CONFIG_HOME"):
         folders.append(Path(home) / "swath")
     elif home := environment.get("HOME"):
         folders.append(Path(home) / ".config" / "swath")
-    return next((folder / CONFIG_NAME for folder in folders if (folder / CONFIG_NAME).is_file()), None)
+    for folder in folders:
+        if (folder / CONFIG_NAME).is_file():
+            check_owner(folder / CONFIG_NAME, CONFIG_VARIABLE)
+            return folder / CONFIG_NAME, folder == folders[0]
+    return None, False
 
 
 def _read_file(file: Path) -> dict[str, Any]:

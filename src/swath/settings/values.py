@@ -191,6 +191,7 @@ PARSERS: Final[dict[str, Callable[[object, str, Path], Any]]] = {
     "store": _store,
     "queue": _queue,
     "results": _results,
+    "results_readable_by": _one_of("owner", "group", "all"),
     "scrapers": _paths,
     "default_scraper": _text,
     "allow_javascript": switch,

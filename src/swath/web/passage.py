@@ -29,6 +29,7 @@ from swath.sites.directory import Site, SiteDirectory
 from swath.sites.pacer import Pacer, Permit
 from swath.web.address import canonical, host_of, shown
 from swath.web.cache import ResponseCache
+from swath.web.demo_proof import DemoProof
 from swath.web.redirects import next_request
 from swath.web.robots import MOST_HOPS, Robots
 from swath.web.transport import Request, Response, Transport, asked_again
@@ -48,6 +49,12 @@ class DemoSite(msgspec.Struct, frozen=True):
     place: str
     port: str
     scrapers: frozenset[str]
+    proof: DemoProof
+
+    async def prove(self, url: str) -> None:
+        """Raises Failed when somebody else listens there now."""
+        if self.port in url and urlsplit(canonical(url)).netloc == self.place:
+            await self.proof.check()
 
     def check(self, job: Job, url: str) -> None:
         """Raises Failed when an address is the demo site and the job's scraper is another. Asked before every request,
@@ -143,7 +150,7 @@ class Passage:
     async def enter(self, request: Request) -> Request:
         """See Gate."""
         self.url = request.url
-        self._check_demo(request.url)
+        await self._prove_demo(request.url)
         site = self._site(request.url)
         self._check_hours(site)
         self._route(site)
@@ -221,6 +228,11 @@ class Passage:
     def _check_demo(self, url: str) -> None:
         if self._network.demo is not None:
             self._network.demo.check(self._job, url)
+
+    async def _prove_demo(self, url: str) -> None:
+        self._check_demo(url)
+        if self._network.demo is not None:
+            await self._network.demo.prove(url)
 
     def _label(self, name: str) -> str:
         """What figures are counted under: the policies are few, the domains that share the default need not be."""
@@ -300,7 +312,7 @@ class Passage:
         return response
 
     async def _send(self, request: Request) -> Response:
-        self._check_demo(request.url)
+        await self._prove_demo(request.url)
         site = self._site(request.url)
         self._check_hours(site)
         self._route(site)

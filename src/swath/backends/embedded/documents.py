@@ -15,7 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import groupby
 
-from swath.backends.embedded.folders import clear, enter, files_below, names, opened, sync_folder, write_file
+from swath.backends.embedded.folders import (
+    clear,
+    enter,
+    files_below,
+    make_below,
+    names,
+    opened,
+    sync_folder,
+    write_file,
+)
 from swath.domain.result import Artifact
 
 __all__ = ["WRITING", "delete", "put", "remove", "walk"]
@@ -55,7 +64,7 @@ def _locked_folder(job: int) -> tuple[int, str]:
         with suppress(FileNotFoundError), opened(enter(job, WRITING, create=True)) as shared:
             _sweep(shared)
             name = secrets.token_hex(8)
-            os.mkdir(name, dir_fd=shared)
+            make_below(shared, name)
             folder = enter(shared, name)
             fcntl.flock(folder, fcntl.LOCK_EX)
             if name in names(shared):

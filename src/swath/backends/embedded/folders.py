@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Final
 
 __all__ = [
@@ -18,9 +19,11 @@ __all__ = [
     "clear",
     "clear_in_pieces",
     "copy_file",
+    "creating",
     "cut_file",
     "enter",
     "files_below",
+    "make_below",
     "names",
     "open_to_write",
     "opened",
@@ -33,6 +36,7 @@ __all__ = [
     "write_file",
 ]
 
+_MODE: Final = ContextVar("mode of new folders", default=0o700)  # files have the same, without the right to enter
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe put there must not hang us
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -71,8 +75,23 @@ def _open_folder(fd: int, name: str, create: bool) -> int:
         if not create:
             raise
     with suppress(FileExistsError):
-        os.mkdir(name, dir_fd=fd)
+        make_below(fd, name)
     return os.open(name, _FOLDER, dir_fd=fd)
+
+
+@contextmanager
+def creating(folder_mode: int) -> Iterator[None]:
+    """What is made in this thread meanwhile has that mode, less what the umask takes away."""
+    token = _MODE.set(folder_mode)
+    try:
+        yield
+    finally:
+        _MODE.reset(token)
+
+
+def make_below(fd: int, name: str) -> None:
+    """Makes a folder. Raises FileExistsError."""
+    os.mkdir(name, _MODE.get(), dir_fd=fd)
 
 
 @contextmanager
@@ -88,7 +107,7 @@ def parent_of(fd: int, path: str, *, create: bool = False) -> Iterator[tuple[int
 
 def write_file(fd: int, name: str, data: bytes, *, fsync: bool) -> None:
     """Writes a file that does not exist yet."""
-    file = os.open(name, _NEW_FILE, 0o666, dir_fd=fd)
+    file = os.open(name, _NEW_FILE, _MODE.get() & 0o666, dir_fd=fd)
     try:
         written = os.write(file, data)
         while written < len(data):  # a signal or a nearly full disk may cut a write short
@@ -101,7 +120,7 @@ def write_file(fd: int, name: str, data: bytes, *, fsync: bool) -> None:
 
 def open_to_write(fd: int, name: str, *, create: bool) -> int:
     """A file to be written to; the caller closes it. Raises FileNotFoundError when there is none and none is made."""
-    return os.open(name, _OLD_FILE | (os.O_CREAT if create else 0), 0o666, dir_fd=fd)
+    return os.open(name, _OLD_FILE | (os.O_CREAT if create else 0), _MODE.get() & 0o666, dir_fd=fd)
 
 
 def write_at(file: int, data: bytes, start: int) -> None:
@@ -122,7 +141,7 @@ def cut_file(fd: int, name: str, length: int, *, fsync: bool) -> None:
 
 def copy_file(fd: int, name: str, target: int, new: str, length: int, *, fsync: bool) -> None:
     """Copies so many bytes, as far as there are, into a file that does not exist yet."""
-    with _plain_file(fd, name) as source, opened(os.open(new, _NEW_FILE, 0o666, dir_fd=target)) as copy:
+    with _plain_file(fd, name) as source, opened(os.open(new, _NEW_FILE, _MODE.get() & 0o666, dir_fd=target)) as copy:
         copied = 0
         while copied < length and (piece := os.pread(source, min(length - copied, _READ_BYTES), copied)):
             write_at(copy, piece, copied)

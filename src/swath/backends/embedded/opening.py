@@ -16,6 +16,7 @@ from swath.backends.embedded.bounds import PAGE_BYTES, first_piece, stored_bytes
 from swath.backends.embedded.holder import holder_of
 from swath.backends.embedded.lock_wait import LockWait
 from swath.backends.embedded.schema import SCHEMA, SCHEMA_VERSION, UPGRADES
+from swath.backends.host.private_files import make_private_file
 from swath.domain.errors import StoreDamaged, StoreUnavailable, SwathError, UserError
 from swath.domain.job import WaitingFor
 
@@ -119,6 +120,8 @@ def run_in_turn(connection: sqlite3.Connection, statement: str, busy_seconds: fl
 
 
 def _connect(path: Path, *, mode: str = "rwc", busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+    if mode == "rwc":
+        make_private_file(path)  # SQLite gives its log and its index the mode of the file
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,

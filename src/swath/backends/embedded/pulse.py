@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from swath.backends.host.private_files import PRIVATE_FILE
+
 __all__ = ["Pulse"]
 
 LONGEST_SECONDS: Final = 0.05  # a process may die between its commit and its beat
@@ -73,7 +75,7 @@ class Pulse(Generic[T]):
 
 
 def _map(path: Path) -> mmap.mmap:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         os.posix_fallocate(descriptor, 0, _NUMBER.size)  # on a full disk a write into a hole would kill the process
         return mmap.mmap(descriptor, _NUMBER.size)

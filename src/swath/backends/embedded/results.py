@@ -22,6 +22,7 @@ from swath.backends.embedded.check_places import check_places
 from swath.backends.embedded.disk_threads import DiskThreads, in_folder_of
 from swath.backends.embedded.folders import (
     absent_files,
+    creating,
     enter,
     opened,
     read_file,
@@ -30,6 +31,7 @@ from swath.backends.embedded.folders import (
 from swath.backends.embedded.packs import Packs, read_pieces, read_wherever
 from swath.backends.embedded.removal import removal
 from swath.backends.embedded.rooms import Rooms
+from swath.backends.host.private_files import PRIVATE_FOLDER, make_folder
 from swath.domain.errors import FolderUnusable, LeaseLost
 from swath.domain.keys import encode
 from swath.domain.layout import PACKS
@@ -51,13 +53,15 @@ _PREFIX: Final = re.compile(r"(?:[^./\0][^/\0]*/)*(?:[^./\0][^/\0]*)?")
 class FolderResults:
     """ResultStorage in a folder that any number of processes of one machine may share.
 
+    `folder_mode` says who may read what is made; files have the same, without the right to enter.
     A killed process costs nothing. Without `fsync` a power loss may leave short files behind; `jobs verify` finds them.
     """
 
     pack_seconds = 0.0
 
-    def __init__(self, root: Path, *, fsync: bool = False) -> None:
+    def __init__(self, root: Path, *, fsync: bool = False, folder_mode: int = PRIVATE_FOLDER) -> None:
         self._root = root
+        self._folder_mode = folder_mode
         self._fsync = fsync
         self._rooms = Rooms(fsync=fsync)
         self._packs = Packs(fsync=fsync)
@@ -238,7 +242,7 @@ class FolderResults:
         """Runs `work` on the job's open folder, in a thread. Raises FileNotFoundError when there is none."""
 
         def blocking() -> T:
-            with self._job(job_id, create=create) as job:
+            with creating(self._folder_mode), self._job(job_id, create=create) as job:
                 return work(job)
 
         return await self._threads.run(blocking)
@@ -247,7 +251,7 @@ class FolderResults:
     def _job(self, job_id: str, *, create: bool = False) -> Iterator[int]:
         """The job's open folder. What is wrong below it is of this job alone."""
         if create:
-            self._root.mkdir(parents=True, exist_ok=True)
+            make_folder(self._root, self._folder_mode)
         with (
             opened(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root,
             in_folder_of(job_id, self._root / encode(job_id)),

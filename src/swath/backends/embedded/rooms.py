@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import count
 
-from swath.backends.embedded.folders import clear, enter, names, opened, parent_of, sync_folder, write_file
+from swath.backends.embedded.folders import clear, enter, make_below, names, opened, parent_of, sync_folder, write_file
 from swath.domain.errors import LeaseLost
 from swath.domain.keys import encode
 from swath.domain.result import Artifact
@@ -51,10 +51,10 @@ class Rooms:
         path = encode(item.item_id)
         with parent_of(room, path, create=True) as (parent, last):
             try:
-                os.mkdir(last, dir_fd=parent)
+                make_below(parent, last)
             except FileExistsError:
                 clear(parent, last)
-                os.mkdir(last, dir_fd=parent)
+                make_below(parent, last)
             with opened(enter(parent, last)) as folder:
                 for name, data in item.files.items():
                     if "/" not in name:  # nearly always, and parent_of costs as much as closing a file

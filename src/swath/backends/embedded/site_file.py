@@ -23,6 +23,7 @@ from swath.backends.embedded.identity import OpenFiles
 from swath.backends.embedded.lock_wait import LockWait
 from swath.backends.embedded.opening import BUSY_SECONDS, translated
 from swath.backends.embedded.pulse import Pulse
+from swath.backends.host.private_files import make_private_file
 from swath.domain.errors import StoreDamaged, StoreReplaced, StoreUnavailable, SwathError, UserError
 from swath.ports.clock import Clock
 from swath.ports.site_book import SHARE_SECONDS
@@ -193,6 +194,8 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _connect(path: Path, *, mode: str) -> sqlite3.Connection:
+    if mode == "rwc":
+        make_private_file(path)
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=0, isolation_level=None, check_same_thread=False
     )

@@ -39,6 +39,7 @@ from swath.backends.embedded.leases import Times
 from swath.backends.embedded.service import EmbeddedService
 from swath.backends.embedded.site_file import SITES_FILE
 from swath.backends.host.presence import Presence
+from swath.backends.host.private_files import make_folder
 from swath.domain.attempt import Ended, HandedBack
 from swath.domain.backlog import Backlog
 from swath.domain.ending import EndingProgress
@@ -83,7 +84,7 @@ class EmbeddedStore(EmbeddedService):
     ) -> EmbeddedStore:
         """Opens the store in a folder. Both are made if they are missing, unless the store `must_exist`."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         except OSError as error:
             raise UserError(
                 f"cannot use the folder {folder}: {error.strerror}; choose another with SWATH_DATA"

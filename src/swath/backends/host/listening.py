@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from swath.backends.host.private_files import make_folder
+
 __all__ = ["ListeningPorts"]
 
 _SUFFIX: Final = ".port"
@@ -37,7 +39,7 @@ class ListeningPorts:
     @contextmanager
     def listening(self, port: int) -> Iterator[None]:
         """Says so while the context lasts. Raises OSError when the file cannot be made."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         path = self._folder / f"{port}{_SUFFIX}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from swath.backends.host.lock_folder import FolderTrouble, trouble_after
 from swath.backends.host.notes import Notes, is_own_file, read_running, read_waiting_for
+from swath.backends.host.private_files import make_folder
 from swath.domain.errors import UserError
 from swath.domain.job import WaitingFor
 
@@ -104,7 +105,7 @@ class Presence:
         return trouble_after(error, self._folder)
 
     def _made(self, worker_id: str, former: Notes | None = None) -> _Held:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         descriptor = self._locked(worker_id, _PATIENCE_SECONDS if former is None else 0.0)
         try:
             notes = Notes(descriptor, former)
@@ -136,7 +137,7 @@ class Presence:
         Raises OSError when the folder cannot be made.
         """
         if not self._host:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             place = self._folder.resolve()
             found = place.parent.stat()
             named = f"{_boot_id()}/{socket.gethostname()}/{found.st_dev}/{found.st_ino}/{place.name}"

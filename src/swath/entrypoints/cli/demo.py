@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from swath.backends.host.private_files import make_folder, make_private_file
 from swath.bootstrap.scrapers import make_registry
 from swath.bootstrap.services import Services, open_services
 from swath.domain.job import JobStatus
@@ -45,6 +46,7 @@ async def _demo(settings: Settings, parcels: int, concurrency: int, as_json: boo
     stop = asyncio.Event()
     stop_on_signals(stop, "stopping the demo", settings.grace_seconds)
     job_id = f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    make_folder(settings.data, settings.data_mode)
     items = await asyncio.to_thread(_write_parcels, settings.data / "demo" / f"{job_id}.csv", parcels)
     troubles = Switches(latency_ms=20, latency_jitter_ms=20, failure_rate=0.005, rate_429=0.0025, seed=1)
     order = Order(scraper="demo-county", items=str(items), job_id=job_id, concurrency=concurrency)
@@ -73,7 +75,8 @@ def _write_parcels(path: Path, parcels: int) -> Path:
     """A CSV such as a person would have. Which parcels they are is the same each time."""
     chance = random.Random(7)  # noqa: S311 a demo, not a secret
     ids = chance.sample(range(10**8), parcels)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
+    make_private_file(path)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["parcel_id"])

@@ -11,6 +11,7 @@ from typing import Protocol
 import click
 
 from swath.entrypoints.cli.output import span
+from swath.entrypoints.cli.terminal import cleaned, unguarded_stderr
 
 __all__ = ["Steps", "steps"]
 
@@ -54,7 +55,10 @@ def steps(total: int, what: str = "exporting") -> Iterator[Steps]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn(what), BarColumn(None), TaskProgressColumn(), TextColumn("ETA"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=8, transient=True) as progress:
+    with (
+        Progress(*columns, console=Console(file=unguarded_stderr()), refresh_per_second=8, transient=True) as progress,
+        cleaned(),
+    ):
         task = progress.add_task("", total=total)
 
         class Bar:

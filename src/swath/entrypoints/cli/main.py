@@ -17,6 +17,7 @@ from swath import __version__
 from swath.domain.errors import StoreUnavailable, SwathError, UnknownName, UserError
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.lazy import LazyGroup
+from swath.entrypoints.cli.terminal import guard_terminals
 from swath.settings import completion_asked
 
 __all__ = ["main"]
@@ -47,6 +48,7 @@ def root() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with one of the codes of C2."""
     _open_standard_files()
+    guard_terminals()
     if completion_asked():
         root.main(prog_name="swath")  # answers the shell and exits
     stdout = sys.stdout

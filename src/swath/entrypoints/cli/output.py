@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from swath.entrypoints.cli.terminal import bold_line
+
 if TYPE_CHECKING:
     from swath.domain.ending import Ending
     from swath.domain.job import Counts, JobStatus
@@ -62,7 +64,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], shorten: S
     for number, line in enumerate(lines):
         cells = zip(line, widths, strict=False)  # what does not fit has no width
         text = GAP.join(_cell(cell, width) for cell, width in cells).rstrip()
-        click.echo(click.style(text, bold=True) if number == 0 else text)
+        (bold_line if number == 0 else click.echo)(text)
 
 
 def _fitted(natural: Sequence[int], elastic: frozenset[int], room: int) -> list[int]:

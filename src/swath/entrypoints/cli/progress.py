@@ -10,10 +10,12 @@ from typing import Protocol
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.output import describe, span, troubles
+from swath.entrypoints.cli.terminal import clean, cleaned, unguarded_stderr
 
 __all__ = ["Display", "watching"]
 
@@ -52,14 +54,14 @@ class _Bar:
             f"ETA {span(status.eta_seconds)}  {counts.queued + counts.in_progress} running"
         )
         if failed:
-            detail += f"  [red]failed: {failed}[/red]"
-        detail += "".join(f"  [yellow]{trouble}[/yellow]" for trouble in troubles(status))
+            detail += f"  [red]failed: {escape(clean(failed))}[/red]"
+        detail += "".join(f"  [yellow]{escape(clean(trouble))}[/yellow]" for trouble in troubles(status))
         self._progress.update(
             self._task, description=status.state.value, total=counts.total, completed=counts.ended, detail=detail
         )
 
     def note(self, text: str) -> None:
-        self._progress.console.print(text, markup=False, highlight=False)
+        self._progress.console.print(clean(text), markup=False, highlight=False)
 
 
 class _Lines:
@@ -106,5 +108,10 @@ async def watching(*, quiet: bool) -> AsyncIterator[Display]:
         yield _Lines()
     else:
         columns = (TextColumn("{task.description:>10}"), BarColumn(None), TextColumn("{task.fields[detail]}"))
-        with Progress(*columns, console=Console(stderr=True), refresh_per_second=8, transient=True) as progress:
+        with (
+            Progress(
+                *columns, console=Console(file=unguarded_stderr()), refresh_per_second=8, transient=True
+            ) as progress,
+            cleaned(),
+        ):
             yield _Bar(progress)

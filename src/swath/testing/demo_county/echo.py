@@ -1,10 +1,11 @@
-"""Only the echo of the demo site: `/echo` and `/robots.txt`, and nothing else.
+"""Only the echo of the demo site: `/echo`, `/robots.txt` and the proof of what it is, and nothing else.
 
 `swath serve` has it listen where SWATH_DEMO_URL says, so that `example-http` works on a fresh machine with no network.
 """
 
 from swath.testing.demo_county import pages, routes
 from swath.testing.demo_county.messages import TEXT, Request, Response
+from swath.web.demo_proof import PROOF_PATH, proof_of
 
 ROBOTS = b"User-agent: *\nAllow: /\n"
 
@@ -25,6 +26,8 @@ class Echo:
         """Return the answer."""
         if request.refused:
             return pages.refused(request.refused)
+        if request.path == PROOF_PATH:
+            return Response(200, proof_of(request.query).encode(), TEXT)
         if routes.place_of(request.path) is routes.ROBOTS:
             return Response(200, ROBOTS, TEXT)
         return routes.respond(request) if routes.place_of(request.path).kind == "echo" else pages.NOT_FOUND

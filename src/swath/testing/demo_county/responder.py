@@ -9,6 +9,7 @@ from swath.testing.demo_county import pages, routes
 from swath.testing.demo_county.counters import Counters
 from swath.testing.demo_county.messages import JSON, TEXT, Request, Response
 from swath.testing.demo_county.switches import Dice, Fault, Switches
+from swath.web.demo_proof import proof_of
 
 _CONTROL = "/_site/"
 
@@ -63,6 +64,8 @@ class Responder:
     def _control(self, request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         match method, request.path.removeprefix(_CONTROL):
+            case "GET", "proof":
+                return Response(200, proof_of(request.query).encode(), TEXT)
             case "GET", "switches":
                 return _json(self.dice.switches.as_dict())
             case "POST", "switches":

@@ -22,6 +22,7 @@ from swath.backends.aws.jobs.chunks import Chunks
 from swath.backends.aws.jobs.head import Head
 from swath.backends.aws.table.layout import ids_key, in_parts
 from swath.backends.aws.table.table import Table
+from swath.backends.host.private_files import make_folder
 
 __all__ = ["IdIndex", "IdIndexes", "hash_of", "id_rows"]
 
@@ -98,7 +99,7 @@ class IdIndex:
         before.close()
 
     def _mapped(self, slots: int) -> mmap.mmap:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             # On a full disk a write into a hole would kill the process, so the room is taken now.
             os.posix_fallocate(file.fileno(), 0, slots * _SLOT_BYTES)

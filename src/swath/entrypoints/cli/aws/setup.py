@@ -17,6 +17,7 @@ from swath.domain.errors import BadInput
 from swath.entrypoints.cli.aws.reach import Reach, reach
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.output import GAP, command, print_json
+from swath.entrypoints.cli.terminal import bold_line
 from swath.settings import Settings
 
 __all__ = ["set_up", "take_away"]
@@ -102,7 +103,7 @@ async def _tell(steps: AsyncIterator[Done], there: Reach, *, as_json: bool) -> N
         if not as_json:
             for line in (step,) if told else (_HEADER, step):
                 text = GAP.join((line.kind.ljust(len("results")), line.name.ljust(width), line.what))
-                click.echo(click.style(text, bold=line is _HEADER))
+                (bold_line if line is _HEADER else click.echo)(text)
         told.append(step)
     if as_json:
         print_json({"steps": msgspec.to_builtins(told)})

@@ -20,6 +20,7 @@ from swath.entrypoints.cli.doctor.aws import check_queue, check_results, check_t
 from swath.entrypoints.cli.doctor.browser import check_browser
 from swath.entrypoints.cli.doctor.finding import Check, Finding, Subject, fail, ok, warn
 from swath.entrypoints.cli.doctor.proxies import check_proxies
+from swath.entrypoints.cli.doctor.readable import find_readable
 from swath.entrypoints.cli.doctor.server import check_keys, check_server, check_webhooks
 from swath.entrypoints.cli.doctor.sites import check_sites
 from swath.entrypoints.cli.output import counted
@@ -66,6 +67,8 @@ def check_folder(subject: Subject) -> Finding:
         return fail(f"{where} cannot be written: {error.strerror}", f"{_remedy(error)}, or change SWATH_DATA")
     if (trouble := find_trouble(subject.store_folder / "workers")) is not None:
         return fail(trouble.problem, trouble.remedy)
+    if (readable := find_readable(subject)) is not None:
+        return readable
     return ok(f"{folder} can be written") if folder.is_dir() else ok(f"{folder} is not there yet, and can be made")
 
 

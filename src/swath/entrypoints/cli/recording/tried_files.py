@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from swath.backends.host.private_files import make_folder, make_private_file
 from swath.domain.errors import BadInput
 from swath.domain.keys import REFUSED_PAGE, download_name, page_name
 
@@ -32,9 +33,11 @@ def write_tried(folder: Path, collected: Collected | None, data: Any) -> list[st
         _take_away(folder)
         for name, body in files.items():
             path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
+            make_private_file(path)
             path.write_bytes(body)
         if files:
+            make_private_file(folder / _LIST)
             (folder / _LIST).write_text("\n".join(sorted(files)), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{folder}: cannot be written: {error.strerror}; choose another with --output") from None

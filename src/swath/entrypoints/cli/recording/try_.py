@@ -82,12 +82,12 @@ def try_(
     """Play RECORDING, a file or a scraper's id, on one input. Without --items, what is not given is taken from what was
     recorded."""
     settings = begin()
-    found, _ = make_registry(settings).resolve(file)
+    found, source = make_registry(settings).resolve(file)
     if not isinstance(found, ActionScraper):
         raise BadInput(f"{file} is no recording; `swath recording try` plays recordings only")
     # What a row lacks is never what was recorded: a column with the wrong name would look as if it worked.
     raw = (_examples(found) if items is None else _row_of(items, row)) | _pairs(inputs, found)
-    tried = run_async(_play(settings, found, raw, pictures=screenshots == "all"))
+    tried = run_async(_play(settings, (found, source), raw, pictures=screenshots == "all"))
     folder = Path(output or f"{found.id}-try")
     written = write_tried(folder, tried.collected, tried.data)
     if as_json:
@@ -97,7 +97,10 @@ def try_(
     return _EXIT_CODES.get(tried.outcome, ExitCode.COMPLETE)
 
 
-async def _play(settings: Settings, scraper: ActionScraper, raw: dict[str, Any], *, pictures: bool) -> _Tried:
+async def _play(
+    settings: Settings, found: tuple[ActionScraper, str | None], raw: dict[str, Any], *, pictures: bool
+) -> _Tried:
+    scraper, source = found
     try:
         item = scraper.parse_input(raw)
         start_url = scraper.start_url(item)
@@ -108,7 +111,7 @@ async def _play(settings: Settings, scraper: ActionScraper, raw: dict[str, Any],
     steps: list[StepTime] = []
     session: Collected | None = None
     try:
-        async with open_services(settings) as services, open_visit(services, scraper, start_url) as session:
+        async with open_services(settings) as services, open_visit(services, scraper, source, start_url) as session:
             await scraper.play(item, session, watch=steps.append, pictures=pictures)
         data = extract_record(scraper, list(session.kept.values()))
     except NotFound as not_found:
