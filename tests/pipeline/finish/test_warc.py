@@ -128,7 +128,9 @@ def test_the_beginning_of_a_record_tells_where_the_page_is(body: bytes, exchange
     assert told == [None if cut < place.start else place for cut in range(len(record))]
 
 
-INJECTED = "x\r\nWARC-Type: metadata\r\nEvil: 1\r\n\r\nWARC/1.1\r\n\n\x0b\x0c\x1c\x85\u2028\u2029\0:\ud800\N{RIGHT-TO-LEFT OVERRIDE}"
+INJECTED = (
+    "x\r\nWARC-Type: metadata\r\n\r\nWARC/1.1\r\n\n\x0b\x0c\x1c\x85\u2028\u2029\0:\ud800\N{RIGHT-TO-LEFT OVERRIDE}"
+)
 NAMES_OF_HEADERS = {
     "WARC-Type", "WARC-Record-ID", "WARC-Target-URI", "WARC-Date", "WARC-Payload-Digest", "WARC-Concurrent-To",
     "Swath-File", "Content-Type", "Content-Length",
