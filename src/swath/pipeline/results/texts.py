@@ -29,8 +29,8 @@ _FORMULA: Final = tuple(
 )
 _PLAIN_NUMBER: Final = r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _NUMBER: Final = re.compile(_PLAIN_NUMBER)
-# Where a cell is split by a spreadsheet that expects semicolons or tabs: inside a cell it takes quotes for letters, so a
-# line break ends the row, and what comes next begins a cell.
+# Where a cell is split by a spreadsheet that expects semicolons or tabs: inside a cell it takes quotes for letters, so
+# a line break ends the row, and what comes next begins a cell.
 _SPLIT: Final = re.compile(
     rf"([;\t\r\n]\"*)(?=[{re.escape(''.join(_FORMULA))}])(?![\t\r\n])(?!{_PLAIN_NUMBER}(?:[;\t\r\n]|\Z))"
 )
