@@ -178,7 +178,7 @@ async def test_a_folder_that_becomes_a_link_while_it_is_removed_is_not_followed(
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "data.json").write_bytes(SECRET)
-    real, swapped = folders.enter, []
+    real, swapped = folders.enter, list[str]()
 
     def swap_before(fd: int, path: str, *, create: bool = False) -> int:
         """The moment between looking at a folder and opening it."""
