@@ -10,13 +10,27 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["ON_AWS", "PAGES", "ROOT", "Block", "Mark", "blocks_of", "code_in", "prose_of", "rows_of", "section_of"]
+__all__ = [
+    "AS_ROOT",
+    "ON_AWS",
+    "PAGES",
+    "ROOT",
+    "Block",
+    "Mark",
+    "blocks_of",
+    "code_in",
+    "prose_of",
+    "rows_of",
+    "section_of",
+]
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = ["README.md", "SECURITY.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
 
 # Their blocks need the AWS servers: tests/aws/test_how_to.py follows them.
 ON_AWS: Final = ["docs/how-to/run-on-aws.md"]
+# Theirs need root and make users: tests/docs/test_service_page.py follows them.
+AS_ROOT: Final = ["docs/how-to/run-as-a-service.md"]
 
 _FENCE: Final = re.compile(r"^```(?P<language>\S*)\s*$")
 _MARK: Final = re.compile(r"^<!-- (?P<name>file|exits|run as|not run): (?P<value>.+?) -->$")

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]
 from warcio.checker import Checker  # type: ignore[import-untyped]
 
+from swath.domain.layout import WARC, Layout
 from swath.domain.page import Exchange, Page
+from swath.domain.result import Result
+from swath.pipeline.finish.packing import Packer
 from swath.pipeline.finish.warc import GzipError, RecordIds, body_of, info_record, page_records, place_of
+from swath.ports.result_storage import Addition
+from swath.testing.contracts.orders import order
 
 pytestmark = pytest.mark.req("R2")
 
@@ -118,6 +126,68 @@ def test_the_beginning_of_a_record_tells_where_the_page_is(body: bytes, exchange
     assert (record[place.start : place.end], place.size, place.sha256) == (body, len(body), one.sha256)
     told = [place_of(record[:cut]) for cut in range(len(record))]
     assert told == [None if cut < place.start else place for cut in range(len(record))]
+
+
+INJECTED = (
+    "x\r\nWARC-Type: metadata\r\n\r\nWARC/1.1\r\n\n\x0b\x0c\x1c\x85\u2028\u2029\0:\ud800\N{RIGHT-TO-LEFT OVERRIDE}"
+)
+NAMES_OF_HEADERS = {
+    "WARC-Type", "WARC-Record-ID", "WARC-Target-URI", "WARC-Date", "WARC-Payload-Digest", "WARC-Concurrent-To",
+    "Swath-File", "Content-Type", "Content-Length",
+}  # fmt: skip
+HEADERS = ((INJECTED, "v"), ("", "v"), (":", "v"))
+LENGTHS = (("Content-Length", "0"), ("content-length ", "0"), ("Transfer-Encoding", "chunked"))
+ATTACKS: dict[str, dict[str, Any]] = {
+    "url": {"url": f"https://a.test/{INJECTED}"},
+    "host": {"url": f"https://{INJECTED}/"},
+    "no web address": {"url": INJECTED},
+    "half a character": {"url": "https://a.test/\ud800"},
+    "content type": {"content_type": INJECTED, "charset": INJECTED, "exchange": None},
+    "status": {"status": -1},
+    "method": {"exchange": Exchange(method=INJECTED)},
+    "header names": {"exchange": Exchange(method="GET", request_headers=HEADERS, response_headers=HEADERS)},
+    "header values": {
+        "exchange": Exchange(
+            method="GET", request_headers=(("Accept", INJECTED),), response_headers=(("Server", INJECTED), ("X", ""))
+        )
+    },
+    "lengths": {"exchange": Exchange(method="GET", response_headers=LENGTHS)},
+    "name": {"name": INJECTED},
+}
+
+
+@pytest.mark.req("Z5", "Z7")
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_nothing_that_a_site_or_an_author_says_begins_a_header_or_a_record(attack: str) -> None:
+    packer = Packer(msgspec.structs.replace(order("job"), layout=Layout.WARC))
+    hostile = msgspec.structs.replace(page(), **ATTACKS[attack])
+    packer.add(INJECTED, Result(pages=(hostile,)), {})
+    packer.add("next", Result(pages=(page(b"next"),)), {})
+    records, kinds, bodies = list(_all_in(packer.additions()[WARC])), [], []
+    for record_headers, http_headers, content in records:
+        assert {name for name, _ in record_headers} <= NAMES_OF_HEADERS
+        kinds.append(dict(record_headers)["WARC-Type"])
+        if kinds[-1] == "response":
+            assert [value for name, value in http_headers if name.lower() == "content-length"] == [str(len(content))]
+        told = [*record_headers, *http_headers]
+        assert all(name and name.isprintable() for name, _ in told)
+        assert all(len(value.splitlines()) <= 1 and "\0" not in value for _, value in told)
+        bodies.append(content)
+    first = ["resource"] if dict(records[1][0])["WARC-Type"] == "resource" else ["request", "response"]
+    assert kinds == ["warcinfo", *first, "request", "response"]
+    assert bodies[len(first)] == hostile.body
+    assert bodies[-1] == b"next"
+
+
+def _all_in(added: Addition) -> Iterator[tuple[list[tuple[str, str]], list[tuple[str, str]], bytes]]:
+    for record in ArchiveIterator(io.BytesIO(added.head + added.data), check_digests="raise"):
+        content = record.content_stream().read()
+        yield record.rec_headers.headers, [] if record.http_headers is None else record.http_headers.headers, content
+
+
+def test_the_name_of_a_job_begins_no_header_of_a_file() -> None:
+    ((_, _, _, told),) = records(info_record("swath/1", INJECTED, RecordIds()))
+    assert [line.partition(b":")[0] for line in told.split(b"\r\n")] == [b"software", b"format", b"isPartOf", b""]
 
 
 @pytest.mark.parametrize("kind", ["request", "warcinfo"])

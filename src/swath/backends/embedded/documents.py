@@ -95,7 +95,14 @@ def walk(job: int, prefix: str, *, prune: bool = False) -> Iterator[tuple[int, s
             if not entry.is_dir(follow_symlinks=False):
                 yield top, entry.name, base + entry.name
                 continue
-            with suppress(FileNotFoundError), opened(enter(top, entry.name)) as below:
+            try:
+                below = enter(top, entry.name)
+            except FileNotFoundError:
+                continue
+            except NotADirectoryError:  # it became a link just now
+                yield top, entry.name, base + entry.name
+                continue
+            with opened(below):
                 yield from files_below(below, f"{base}{entry.name}/", prune=prune)
             if prune:
                 with suppress(OSError):
@@ -115,4 +122,7 @@ def remove(job: int, prefix: str) -> None:
     """Removes what `walk` finds, and folders that are empty then."""
     for folder, name, _ in walk(job, prefix, prune=True):
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
+            try:
+                os.unlink(name, dir_fd=folder)
+            except (IsADirectoryError, PermissionError):  # one that lies too deep; which error depends on the system
+                clear(folder, name)

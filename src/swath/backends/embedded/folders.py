@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -41,8 +42,10 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe put there must not hang us
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD_FILE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_NO_FILE: Final = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR)  # a link or a folder stands in its place
+_NO_FILE: Final = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)  # a link, a folder or a socket
+_OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _READ_BYTES: Final = 16 * 1024 * 1024
+_DEEPEST: Final = 100  # folders in folders that are entered; the longest ids take far fewer
 _CLEAR_ROUNDS: Final = 1_000  # how often a folder is emptied again while somebody still writes into it
 
 
@@ -119,8 +122,32 @@ def write_file(fd: int, name: str, data: bytes, *, fsync: bool) -> None:
 
 
 def open_to_write(fd: int, name: str, *, create: bool) -> int:
-    """A file to be written to; the caller closes it. Raises FileNotFoundError when there is none and none is made."""
-    return os.open(name, _OLD_FILE | (os.O_CREAT if create else 0), _MODE.get() & 0o666, dir_fd=fd)
+    """A file to be written to; the caller closes it. Raises FileNotFoundError when there is none and none is made, and
+    FileExistsError when something stands there that somebody else may have planted."""
+    try:
+        file = os.open(name, _OLD_FILE | (os.O_CREAT if create else 0), _MODE.get() & 0o666, dir_fd=fd)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # a pipe that nobody reads, or a socket
+            raise
+        raise FileExistsError(errno.EEXIST, "no plain file", name) from error
+    if not _is_plain(os.fstat(file), fd):
+        os.close(file)
+        raise FileExistsError(errno.EEXIST, "no plain file", name)
+    return file
+
+
+def _is_plain(found: os.stat_result, folder: int) -> bool:
+    """Whether an open file is a regular one that nobody else has planted in the folder.
+
+    A hard link leads to a file of somebody else as a symbolic one does, and no flag of `open` refuses it. Only who may
+    write to the folder can plant one, so in a folder that is ours alone a second name is a backup's or our own doing.
+    """
+    if not stat.S_ISREG(found.st_mode):
+        return False
+    if found.st_nlink <= 1:  # 0 when it was replaced since it was opened
+        return True
+    holder = os.fstat(folder)
+    return holder.st_uid in (0, os.geteuid()) and not holder.st_mode & _OTHERS_MAY_WRITE
 
 
 def write_at(file: int, data: bytes, start: int) -> None:
@@ -151,21 +178,23 @@ def copy_file(fd: int, name: str, target: int, new: str, length: int, *, fsync: 
 
 
 def read_file(fd: int, path: str) -> bytes:
-    """The whole file. Raises FileNotFoundError when there is none, or when a link or a folder stands in its place."""
+    """The whole file. Raises FileNotFoundError when there is none, or when anything else stands in its place."""
     with _plain_file(fd, path) as file:
-        return _all_of(file)
+        return _all_of(file, os.fstat(file).st_size)
 
 
 def _read(fd: int, name: str) -> bytes:
     file = os.open(name, _READ, dir_fd=fd)
     try:
-        return _all_of(file)
+        found = os.fstat(file)
+        if not _is_plain(found, fd):
+            raise FileNotFoundError(errno.ENOENT, "no plain file", name)
+        return _all_of(file, found.st_size)
     finally:
         os.close(file)
 
 
-def _all_of(file: int) -> bytes:
-    size = os.fstat(file).st_size
+def _all_of(file: int, size: int) -> bytes:
     data = os.read(file, size + 1)
     while len(data) != size and (more := os.read(file, _READ_BYTES)):  # larger than one call can read
         data += more
@@ -253,6 +282,8 @@ def read_piece(fd: int, path: str, start: int, length: int) -> bytes:
 def _plain_file(fd: int, path: str) -> Iterator[int]:
     try:
         with parent_of(fd, path) as (parent, name), opened(os.open(name, _READ, dir_fd=parent)) as file:
+            if not _is_plain(os.fstat(file), parent):
+                raise FileNotFoundError(errno.ENOENT, "no plain file", path)
             yield file
     except OSError as error:
         if error.errno in _NO_FILE:
@@ -265,18 +296,26 @@ def names(fd: int) -> list[str]:
     return os.listdir(fd)
 
 
-def files_below(fd: int, base: str = "", *, prune: bool = False) -> Iterator[tuple[int, str, str]]:
+def files_below(fd: int, base: str = "", *, prune: bool = False, depth: int = 0) -> Iterator[tuple[int, str, str]]:
     """Every file below `fd`: its open folder, its name, and its path after `base`. Links are named, not followed.
 
-    With `prune` every folder that is empty after its files were handed out is removed.
+    A folder that lies too deep to be one of ours is named like a file, and so is one that just became a link. With
+    `prune` every folder that is empty after its files were handed out is removed.
     """
     with os.scandir(fd) as entries:
         for entry in entries:
-            if not entry.is_dir(follow_symlinks=False):
+            if not entry.is_dir(follow_symlinks=False) or depth == _DEEPEST:
                 yield fd, entry.name, base + entry.name
                 continue
-            with suppress(FileNotFoundError), opened(enter(fd, entry.name)) as below:
-                yield from files_below(below, f"{base}{entry.name}/", prune=prune)
+            try:
+                below = enter(fd, entry.name)
+            except FileNotFoundError:
+                continue
+            except NotADirectoryError:
+                yield fd, entry.name, base + entry.name
+                continue
+            with opened(below):
+                yield from files_below(below, f"{base}{entry.name}/", prune=prune, depth=depth + 1)
             if prune:
                 with suppress(OSError):
                     os.rmdir(entry.name, dir_fd=fd)
@@ -296,7 +335,7 @@ def clear_in_pieces(fd: int, name: str, files: int) -> Generator[int]:
             with opened(enter(fd, name)) as folder:
                 for parent, file, _ in files_below(folder, prune=True):
                     with suppress(FileNotFoundError):
-                        os.unlink(file, dir_fd=parent)
+                        _unlink_or_lift(parent, file, folder)
                     gone += 1
                     if gone % files == 0:
                         yield gone
@@ -313,6 +352,14 @@ def clear_in_pieces(fd: int, name: str, files: int) -> Generator[int]:
         else:
             return
     raise OSError(errno.EBUSY, "somebody keeps writing into it", name)
+
+
+def _unlink_or_lift(parent: int, name: str, top: int) -> None:
+    """Removes a file; a folder that lies too deep comes up to `top`, where the next round finds it."""
+    try:
+        os.unlink(name, dir_fd=parent)
+    except (IsADirectoryError, PermissionError):  # which of them depends on the system
+        os.rename(name, f".deep-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=top)
 
 
 def sync_folder(fd: int, fsync: bool) -> None:

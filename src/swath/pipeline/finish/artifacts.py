@@ -5,7 +5,9 @@ Before: an attempt's Result. After: result storage keeps the files as they are; 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +22,7 @@ from swath.domain.result import Download, Result
 
 __all__ = [
     "DATA_FILE",
+    "DEPTH_LIMIT",
     "METADATA_FILE",
     "REFUSED_PAGE",
     "Stored",
@@ -37,9 +40,13 @@ __all__ = [
 
 DATA_FILE: Final = "data.json"
 METADATA_FILE: Final = "metadata.json"
+DEPTH_LIMIT: Final = 200  # of lists and objects in a record
 
 _PLAIN_BYTES: Final = 1_024  # pages up to this size are not compressed
 _GZIP_LEVEL: Final = 1  # of isal; five times as fast as zlib's 6 at nearly the same size
+_TOO_DEEP: Final = f"it is nested more than {DEPTH_LIMIT} levels deep"
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKET: Final = re.compile(rb"[][{}]")
 _GZIP_WBITS: Final = 31  # a gzip header, which isal writes without time or name: the same page gives the same bytes
 
 
@@ -137,11 +144,24 @@ def stored_page(page: Page, file: str | None) -> StoredPage:
 
 
 def json_of(value: Any) -> bytes:
-    """JSON in UTF-8. Half characters, which a site's JSON can hold and no UTF-8 can, become U+FFFD."""
+    """JSON in UTF-8. Half characters, which a site's JSON can hold and no UTF-8 can, become U+FFFD.
+
+    Raises ValueError for what is nested so deep that others could not read it: they have less of the stack left.
+    """
     try:
-        return msgspec.json.encode(value)
+        encoded = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_whole(msgspec.to_builtins(value)))
+        encoded = msgspec.json.encode(_whole(msgspec.to_builtins(value)))
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if encoded.count(b"[") + encoded.count(b"{") > DEPTH_LIMIT and _depth_of(encoded) > DEPTH_LIMIT:
+        raise ValueError(_TOO_DEEP)
+    return encoded
+
+
+def _depth_of(encoded: bytes) -> int:
+    brackets = _BRACKET.findall(_STRING.sub(b"", encoded))
+    return max(accumulate([1 if bracket in (b"[", b"{") else -1 for bracket in brackets]), default=0)
 
 
 def _whole(value: Any) -> Any:

@@ -44,7 +44,7 @@ _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 _RESERVED: Final = "%/:?#[]@!$&'()*+,;=~-._"
 _URI: Final = re.compile(rf"[A-Za-z0-9{re.escape(_RESERVED)}]+")
 _PARTS: Final = re.compile(r"https?://([^/?#]*)([^?#]*)((?:\?[^#]*)?)")
-_BREAKS: Final = re.compile(r"[\x00-\x1f\x7f\x85]+")
+_BREAKS: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
 _NOT_IN_NAMES: Final = re.compile(r"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 _OF_A_PAGE: Final = re.compile(
     rb"WARC/1\.1\r\nWARC-Type: (response|resource)\r\n.*\r\n"
@@ -55,10 +55,10 @@ _OF_A_PAGE: Final = re.compile(
 
 def info_record(software: str, about: str, ids: RecordIds) -> bytes:
     """What a file begins with: who made it, and of what."""
-    body = f"software: {software}\r\nformat: WARC File Format 1.1\r\nisPartOf: {_plain(about)}\r\n".encode()
+    body = f"software: {software}\r\nformat: WARC File Format 1.1\r\nisPartOf: {_plain(about)}\r\n"
     now = datetime.now(UTC).timestamp()
     head = f"WARC-Type: warcinfo\r\nWARC-Record-ID: {next(ids)}\r\nWARC-Date: {_date(now)}\r\n"
-    return _member(f"{head}Content-Type: application/warc-fields\r\n", body)
+    return _member(f"{head}Content-Type: application/warc-fields\r\n", body.encode("utf-8", "replace"))
 
 
 class RecordIds:
@@ -172,7 +172,7 @@ def _request_line(name: str, value: str) -> str:
 
 
 def _line(name: str, value: str, *, masked: bool) -> str:
-    lower, token = name.lower(), _NOT_IN_NAMES.sub("_", name)
+    lower, token = name.lower(), _NOT_IN_NAMES.sub("_", name) or "_"
     if masked:
         return f"{token}: masked\r\n"
     if lower in _OF_THE_WIRE:
@@ -189,7 +189,7 @@ def _uri(url: str) -> str:
     """Pages that authors made themselves may have any text here."""
     if _URI.fullmatch(url):
         return url
-    return quote(url, safe=_RESERVED) if url else "urn:swath:none"
+    return quote(url, safe=_RESERVED, errors="replace") if url else "urn:swath:none"
 
 
 def _date(seconds: float) -> str:

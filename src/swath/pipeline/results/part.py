@@ -27,6 +27,7 @@ _NAME_CHARACTERS: Final = 50  # of the final name; with the rest it stays within
 _OF_EXPORT: Final = frozenset({"items", "manifests"})  # a folder with anything else is never replaced
 _HERE: Final = -100  # of Linux: AT_FDCWD and RENAME_EXCHANGE
 _EXCHANGE: Final = 2
+_LOOK: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe put there must not hang us
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -120,9 +121,10 @@ def _remove_dead(target: Path) -> None:
     for entry in os.scandir(target.parent):
         if entry.name.startswith(prefix) and entry.name.endswith(_ENDING):
             with suppress(OSError):  # not ours to remove, or gone
-                lock = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW)
+                lock = os.open(entry.path, _LOOK)
                 try:
-                    if _locked(lock):
+                    # In a folder like /tmp anybody may have put something there.
+                    if os.fstat(lock).st_uid == os.geteuid() and _locked(lock):
                         _remove(Path(entry.path))
                 finally:
                     os.close(lock)

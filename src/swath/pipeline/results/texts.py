@@ -27,7 +27,13 @@ _ALIKE: Final = re.compile("_+provenance")
 _FORMULA: Final = tuple(
     "=+-@\t\r\n\ufeff\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\uff20"
 )
-_NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_PLAIN_NUMBER: Final = r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_NUMBER: Final = re.compile(_PLAIN_NUMBER)
+# Where a cell is split by a spreadsheet that expects semicolons or tabs: inside a cell it takes quotes for letters, so
+# a line break ends the row, and what comes next begins a cell.
+_SPLIT: Final = re.compile(
+    rf"([;\t\r\n]\"*)(?=[{re.escape(''.join(_FORMULA))}])(?![\t\r\n])(?!{_PLAIN_NUMBER}(?:[;\t\r\n]|\Z))"
+)
 
 
 class TextFormat(Protocol):
@@ -64,7 +70,8 @@ class CsvText:
 
 
 def safe_cell(value: Value) -> str:
-    """A cell that a spreadsheet shows as it is: text that it would take for a formula begins with an apostrophe.
+    """A cell that a spreadsheet shows as it is: text that it would take for a formula begins with an apostrophe, also
+    where only one that splits at semicolons or tabs would.
 
     Numbers, and text that is nothing but a number, compute nothing and stay as they are.
     """
@@ -72,7 +79,9 @@ def safe_cell(value: Value) -> str:
         return ""
     if not isinstance(value, str):
         return as_text(value)
-    return f"'{value}" if value.startswith(_FORMULA) and not _NUMBER.fullmatch(value) else value
+    if value.startswith(_FORMULA) and not _NUMBER.fullmatch(value):
+        value = f"'{value}"
+    return _SPLIT.sub(r"\1'", value)
 
 
 class JsonLines:
