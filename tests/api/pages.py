@@ -83,7 +83,8 @@ async def with_pages(folder: Path, *, work: bool = True, **settings: Any) -> Asy
 async def served(api: Api) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the same controller over a real socket, where answers come piece by piece."""
     bound = bind("127.0.0.1", 0)
-    listener = Listener(make_app(api.controller), bound, drain_seconds=1)
+    per_address = api.controller.settings.connections_per_address
+    listener = Listener(make_app(api.controller), bound, 1.0, per_address)
     await listener.start()
     try:
         async with httpx.AsyncClient(base_url=url_of(bound), timeout=20) as client:

@@ -29,8 +29,9 @@ async def test_only_its_own_hosts_are_served(tmp_path: Path) -> None:
         ("", False),
     ]
     async with running(tmp_path, allowed_hosts=("swath.test",)) as api:
+        shown = (await api.key(Scope.READ)).reveal()
         for host, served in cases:
-            answer = await api.ask("GET", "/scrapers", headers={"Host": host})
+            answer = await api.ask("GET", "/scrapers", headers={"Host": host, "X-Service-Key": shown})
             assert answer.status_code == (200 if served else 403), host
 
 
@@ -53,6 +54,7 @@ async def test_pages_of_other_origins_are_refused(api: Api) -> None:
 @pytest.mark.req("I5")
 async def test_a_name_that_was_allowed_may_have_tls_in_front(tmp_path: Path) -> None:
     async with running(tmp_path, allowed_hosts=("Swath.test",)) as api:
+        shown = (await api.key(Scope.READ)).reveal()
         for host, origin, served in (
             ("swath.test", "https://swath.test", True),
             ("swath.test:8443", "https://swath.test:8443", True),
@@ -62,7 +64,8 @@ async def test_a_name_that_was_allowed_may_have_tls_in_front(tmp_path: Path) -> 
             ("127.0.0.1", "https://127.0.0.1", False),
             ("localhost", "https://localhost", False),
         ):
-            answer = await api.ask("GET", "/scrapers", headers={"Host": host, "Origin": origin})
+            headers = {"Host": host, "Origin": origin, "X-Service-Key": shown}
+            answer = await api.ask("GET", "/scrapers", headers=headers)
             assert answer.status_code == (200 if served else 403), (host, origin)
 
 

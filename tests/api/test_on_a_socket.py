@@ -11,12 +11,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-import uvicorn
 
 from swath.entrypoints.api import protocol
 from swath.entrypoints.api.app import make_app
 from swath.entrypoints.api.listen import Listener, bind, url_of
-from swath.entrypoints.api.protocol import BoundedProtocol
+from tests.api.pages import served as listening
 from tests.api.running import Api, check_envelope, running
 
 GOOD = {"job_id": "a/b c", "scraper_id": "example-mock", "items": [{"item_id": "x/y%2Fz", "input": {"x": 1}}]}
@@ -163,18 +162,9 @@ async def test_the_body_of_an_unknown_address_need_not_be_read(served: tuple[Api
 @pytest.fixture
 async def bounded(tmp_path: Path) -> AsyncIterator[tuple[str, int]]:
     """The same behind BoundedProtocol."""
-    async with running(tmp_path) as api:
-        config = uvicorn.Config(
-            make_app(api.controller), http=BoundedProtocol, ws="none", lifespan="off", log_config=None, port=0
-        )
-        server = uvicorn.Server(config)
-        bound = bind("127.0.0.1", 0)
-        serving = asyncio.create_task(server._serve([bound]))
-        while not server.started:
-            await asyncio.sleep(0.01)
-        yield bound.getsockname()[:2]
-        server.should_exit = True
-        await serving
+    async with running(tmp_path) as api, listening(api) as client:
+        assert client.base_url.port is not None
+        yield client.base_url.host, client.base_url.port
 
 
 @pytest.mark.req("I5", "Z5")

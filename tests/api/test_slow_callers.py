@@ -17,7 +17,7 @@ import httpx
 import pytest
 from fastapi import Response
 
-from swath.entrypoints.api import inert, outgoing, protocol
+from swath.entrypoints.api import connections, inert, outgoing, protocol
 from swath.entrypoints.api.listen import Listener, bind
 from tests.api.pages import served
 from tests.api.running import Api, check_envelope, running
@@ -126,18 +126,33 @@ async def test_a_download_that_nobody_reads_makes_room_for_another(
             assert await read_on(raw) < LARGE
 
 
+@asynccontextmanager
+async def busy(client: httpx.AsyncClient, count: int) -> AsyncIterator[None]:
+    """So many connections on each of which something is under way."""
+    held = []
+    try:
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+            held.append(writer)
+            writer.write(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        yield
+    finally:
+        for writer in held:
+            writer.close()
+
+
 async def test_of_too_many_connections_the_last_are_told_so(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 10)
+    monkeypatch.setattr(connections, "RESERVED", 0)
     async with served(api) as client:
-        address = (client.base_url.host, client.base_url.port)
-        idle = [await asyncio.open_connection(*address) for _ in range(10)]
-        refused = await client.get("/scrapers")
-        check_envelope(refused)
-        assert (refused.status_code, refused.headers["connection"]) == (429, "close")
-        for _, writer in idle:
-            writer.close()
-        await asyncio.sleep(0.2)
-        assert (await client.get("/scrapers")).status_code == 200
+        async with busy(client, 10):
+            refused = await client.get("/scrapers")
+            check_envelope(refused)
+            assert (refused.status_code, refused.headers["connection"]) == (429, "close")
+        async with asyncio.timeout(60):
+            while (await client.get("/scrapers")).status_code != 200:
+                pass
 
 
 @pytest.mark.parametrize("most", [10, 2_000])
@@ -149,14 +164,12 @@ def test_no_more_connections_than_there_are_descriptors_for(most: int, monkeypat
 
 async def test_connections_beyond_those_are_cut(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 2)
-    async with served(api) as client:
-        address = (client.base_url.host, client.base_url.port)
-        idle = [await asyncio.open_connection(*address) for _ in range(2)]
-        reader, last = await asyncio.open_connection(*address)
+    monkeypatch.setattr(connections, "RESERVED", 0)
+    async with served(api) as client, busy(client, 2):
+        reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
         with contextlib.suppress(ConnectionError):
             assert await asyncio.wait_for(reader.read(), 60) == b""
-        for _, writer in [*idle, (reader, last)]:
-            writer.close()
+        writer.close()
 
 
 def rows(count: int) -> bytes:

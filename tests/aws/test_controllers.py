@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -68,5 +69,31 @@ async def test_what_many_say_to_two_controllers_at_once_all_holds(
             assert {answer.status_code for answer in await asyncio.gather(*changes)} == {200}
             held = (await first.ask("GET", "/jobs/job"))["execution_policy"]["retries"]["kinds"]
             assert sorted(held) == sorted(kinds)
+    finally:
+        shell.done("aws", "destroy", "--yes", aws_name, "--results")
+
+
+@pytest.mark.req("Q3", "J6", "I5")
+async def test_an_idempotency_key_belongs_to_its_service_key(tmp_path: Path, aws: Endpoints, aws_name: str) -> None:
+    """The same word of two keys names two jobs, and the order of an earlier release is known by its content."""
+    shell = AwsShell(tmp_path / "setup", aws, aws_name)
+    shell.done("aws", "init")
+    try:
+        place = _place(tmp_path / "one", shell, "127.0.0.1:9")
+        made = [await place.run("keys", "create", name, "--scope", "submit") for name in ("one", "two")]
+        keys = [{"X-Service-Key": out.strip(), "Idempotency-Key": "order 17"} for _, out, _ in made]
+        former = f"order-{hashlib.sha256(b'order 17').hexdigest()[:32]}"
+        body, other = [{"scraper_id": "example-mock", "items": [{"input": {"n": n}}]} for n in (1, 2)]
+        async with place.serving("--no-worker") as served:
+            answers = [await served.client.post("/jobs", json=body, headers=key) for key in keys * 2]
+            assert [answer.status_code for answer in answers] == [201, 201, 200, 200]
+            ids = [answer.json()["data"]["job_id"] for answer in answers]
+            assert (ids[:2], len(set(ids))) == (ids[2:], 2)
+            assert (await served.client.post("/jobs", json=other, headers=keys[0])).status_code == 409
+            before = {**body, "priority": 3}
+            named = await served.client.post("/jobs", json={**before, "job_id": former}, headers=keys[0])
+            again = await served.client.post("/jobs", json=before, headers=keys[1])
+            assert (named.status_code, again.status_code) == (201, 200)
+            assert again.json()["data"]["job_id"] == former
     finally:
         shell.done("aws", "destroy", "--yes", aws_name, "--results")

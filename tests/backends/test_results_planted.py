@@ -94,7 +94,7 @@ async def test_a_hard_link_in_place_of_a_pack_is_never_written_to(
     if when == "between two pieces":
         await storage.append("job", 2, {"jsonl": Addition(b"ours\n")})
     planted(root / "job/.leases/2/.packs/2.jsonl", secret)
-    with pytest.raises(FolderUnusable, match=r"2\.jsonl' stands in the way"):
+    with pytest.raises(FolderUnusable, match=r"2\.jsonl' is a pipe"):
         await storage.append("job", 2, {"jsonl": Addition(b"evil\n")})
     assert secret.read_bytes() == SECRET
     with pytest.raises(FolderUnusable, match="stands in the way") if when == "between two pieces" else nullcontext():

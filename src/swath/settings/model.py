@@ -24,8 +24,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     `store`, `queue` and `results` are as they were given; `places` says what follows from them. From `host` on: the
     controller; `allowed_hosts` are names beside its own under which it may be asked, `max_body_bytes` bounds a request
-    that is no streamed load, `requests_per_minute` is per key, `public_url` is where others find it. `server` and
-    `service_key` are for who asks one.
+    that is no streamed load, `requests_per_minute`, `requests_at_once` and `streams_per_key` are per key, or per
+    address without one, `public_url` is where others find it. `server` and `service_key` are for who asks one.
     """
 
     data: Path = Path("swath-data")
@@ -54,6 +54,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hosts: tuple[str, ...] = ()
     max_body_bytes: int = 16 << 20
     requests_per_minute: int = 6_000
+    requests_at_once: int = 500
+    streams_per_key: int = 100
+    connections_per_address: int = 500
     queue_depth: int = 500
     task_retention_days: float = 7.0
     public_url: str | None = None

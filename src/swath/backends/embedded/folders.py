@@ -124,12 +124,7 @@ def write_file(fd: int, name: str, data: bytes, *, fsync: bool) -> None:
 def open_to_write(fd: int, name: str, *, create: bool) -> int:
     """A file to be written to; the caller closes it. Raises FileNotFoundError when there is none and none is made, and
     FileExistsError when something stands there that somebody else may have planted."""
-    try:
-        file = os.open(name, _OLD_FILE | (os.O_CREAT if create else 0), _MODE.get() & 0o666, dir_fd=fd)
-    except OSError as error:
-        if error.errno != errno.ENXIO:  # a pipe that nobody reads, or a socket
-            raise
-        raise FileExistsError(errno.EEXIST, "no plain file", name) from error
+    file = os.open(name, _OLD_FILE | (os.O_CREAT if create else 0), _MODE.get() & 0o666, dir_fd=fd)
     if not _is_plain(os.fstat(file), fd):
         os.close(file)
         raise FileExistsError(errno.EEXIST, "no plain file", name)

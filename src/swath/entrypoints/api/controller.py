@@ -19,6 +19,7 @@ from swath.entrypoints.api.inert import Downloads
 from swath.entrypoints.api.loads import Loads
 from swath.entrypoints.api.queue_depth import QueueDepth
 from swath.entrypoints.api.request_body import BodyPlaces
+from swath.entrypoints.api.shares import Shares
 from swath.kit.registry import Registry
 from swath.pipeline.execute.worker import Worker
 from swath.settings import Settings
@@ -38,6 +39,7 @@ class Controller(msgspec.Struct, frozen=True, kw_only=True):
     worker: Worker | None = None
     started_at: float = 0.0
     bodies: BodyPlaces = msgspec.field(default_factory=BodyPlaces)
+    shares: Shares = msgspec.field(default_factory=Shares)
     loads: Loads = msgspec.field(default_factory=Loads)
     downloads: Downloads = msgspec.field(default_factory=Downloads)
     exports: Exports = msgspec.field(default_factory=Exports)

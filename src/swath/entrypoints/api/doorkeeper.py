@@ -6,6 +6,8 @@ Keys are read from the store every few seconds, so a revoked one opens nothing s
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ import msgspec
 from swath.domain.errors import StoreUnavailable
 from swath.domain.job import WaitingFor
 from swath.domain.service_key import Scope, ServiceKey, id_of, matches
+from swath.entrypoints.api.connections import client_of
 from swath.entrypoints.api.errors import ApiError, ErrorCode
 from swath.ports.clock import Clock
 from swath.ports.key_ring import KeyRing
@@ -30,13 +33,21 @@ STALE_SECONDS: Final = 300.0  # for which it is believed while the store does no
 MOST_CALLERS: Final = 10_000  # whose pace is remembered; the one who was silent longest makes room
 NONE_ALIVE: Final = "every service key has expired or was revoked, so nobody is let in"
 WRONG_COST: Final = 10.0  # a wrong key costs as much as so many requests: guessing is slow
+_ASKS_FOR_A_KEY: Final = {"WWW-Authenticate": "X-Service-Key"}
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks. `key_id` is None for somebody on this machine while there are no keys at all."""
+    """Who asks. `key_id` is None for somebody on this machine while there are no keys at all. `name` is what its share
+    of anything is counted by, and `own` what others cannot guess, from which it gets names that are its alone."""
 
     key_id: str | None
     scopes: tuple[Scope, ...]
+    name: str = ""
+    own: bytes = b""
+
+    def own_name(self, given: str) -> str:
+        """Of what this caller calls so; the same word of another caller is another name."""
+        return hmac.digest(self.own, given.encode(), "sha256").hex()[:32]
 
 
 class _Pace(msgspec.Struct):
@@ -59,11 +70,16 @@ class Doorkeeper:
         self._reading = asyncio.Lock()
         self._paces: OrderedDict[str, _Pace] = OrderedDict()
 
-    async def admit(self, shown: Sequence[str], peer: str | None, scope: Scope) -> Caller:
-        """The caller, if its key is right and allows that. Raises ApiError, and StoreUnavailable."""
+    async def admit(self, shown: Sequence[str], peer: str | None, scope: Scope, relayed: str | None = None) -> Caller:
+        """The caller, if its key is right and allows that; `relayed` is what speaks for others behind the peer.
+
+        Raises ApiError, and StoreUnavailable."""
         await self._refresh()
-        caller = _anonymous(peer) if not self._keys and not shown else self._known(shown, peer)
-        self._take(f"key {caller.key_id}" if caller.key_id is not None else f"peer {peer}", 1.0)
+        address = f"address {client_of(peer)}"
+        caller = Caller(None, (Scope.ADMIN,), address) if not self._keys and not shown else self._known(shown, address)
+        self._take(caller.name, 1.0)
+        if caller.key_id is None:
+            _check_here(peer, relayed)
         if not any(_allows(held, scope) for held in caller.scopes):
             raise ApiError(ErrorCode.FORBIDDEN, f"this key does not allow that: it needs the scope {scope}")
         return caller
@@ -77,19 +93,20 @@ class Doorkeeper:
         key = self._keys.get(caller.key_id)
         return key is not None and key.alive(self._latest()) and key.key_id not in self._seen_expired
 
-    def _known(self, shown: Sequence[str], peer: str | None) -> Caller:
+    def _known(self, shown: Sequence[str], address: str) -> Caller:
         text, now = shown[0] if len(shown) == 1 else "", self._latest()
         key = self._keys.get(id_of(text) or "")
         if key is not None and key.over(now):
             self._seen_expired.add(key.key_id)
         if not matches(key, text, now) or key is None or key.key_id in self._seen_expired:
-            self._take(f"peer {peer}", WRONG_COST if shown else 1.0)
+            self._take(address, WRONG_COST if shown else 1.0)
             wrong = "the service key in the header X-Service-Key is wrong, expired or revoked"
             told = wrong if shown else "give a service key in the header X-Service-Key"
             if not any(one.alive(now) for one in self._keys.values()) and self._keys:
                 told = f"{NONE_ALIVE}; make one with `swath keys create NAME`"
-            raise ApiError(ErrorCode.AUTHENTICATION_ERROR, told, headers={"WWW-Authenticate": "X-Service-Key"})
-        return Caller(key.key_id, key.scopes)
+            raise ApiError(ErrorCode.AUTHENTICATION_ERROR, told, headers=_ASKS_FOR_A_KEY)
+        own = hashlib.sha256(f"own {key.digest}".encode()).digest()
+        return Caller(key.key_id, key.scopes, f"key {key.key_id}", own)
 
     def _latest(self) -> float:
         """The wall time, but not less than when the keys were read plus what has passed since."""
@@ -130,12 +147,16 @@ class Doorkeeper:
         pace.tokens -= cost
 
 
-def _anonymous(peer: str | None) -> Caller:
-    """While nobody has made a key, whoever sits at this machine may do everything."""
+def _check_here(peer: str | None, relayed: str | None) -> None:
+    """While nobody has made a key, whoever sits at this machine may do everything, and nobody else anything."""
     if peer is None or not is_loopback(peer):
-        told = "there are no service keys yet, so only this machine is let in; make one with `swath keys create NAME`"
-        raise ApiError(ErrorCode.AUTHENTICATION_ERROR, told)
-    return Caller(None, (Scope.ADMIN,))
+        relayed = "it comes from elsewhere"
+    if relayed is not None:
+        told = (
+            f"there are no service keys yet, so only programs on this machine may ask, and not by this way: {relayed}"
+        )
+        cure = "make a key with `swath keys create NAME`, and send it in the header X-Service-Key"
+        raise ApiError(ErrorCode.AUTHENTICATION_ERROR, f"{told}; {cure}", headers=_ASKS_FOR_A_KEY)
 
 
 def _allows(held: Scope, scope: Scope) -> bool:

@@ -10,6 +10,7 @@ import logging
 import re
 import uuid
 from collections.abc import Collection, Iterable
+from contextlib import ExitStack
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
@@ -24,9 +25,10 @@ from swath.observe.context import serve_request
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["REQUEST_ID_HEADER", "Edge", "segment_text", "told"]
+__all__ = ["HELD", "REQUEST_ID_HEADER", "Edge", "segment_text", "told"]
 
 REQUEST_ID_HEADER: Final = "X-Request-ID"
+HELD: Final = "held"  # in the state of a request: what it gives back at its end
 MOST_HEADERS: Final = 100
 MOST_HEADER_BYTES: Final = 32 << 10
 MOST_QUERY_BYTES: Final = 8 << 10
@@ -57,13 +59,14 @@ class Edge:
         out = _Out(send, shown_id)
         try:
             self._look_over(scope, headers)
-            inner = {**scope, "path": _path(scope)}
+            inner = {**scope, "path": _path(scope), "state": {**scope.get("state", {}), HELD: ExitStack()}}
         except ApiError as error:
             note_answer(scope, error.status, 0.0)
             await error.answer()(scope, receive, out.send)
             return
         try:
-            await self._app(inner, receive, out.send)
+            with inner["state"][HELD]:
+                await self._app(inner, receive, out.send)
         except ClientDisconnect:
             _log.info("the caller went away")
         except Exception as error:

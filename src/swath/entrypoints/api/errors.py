@@ -108,7 +108,8 @@ _EXAMPLES: Final[Mapping[ErrorCode, str]] = {
 
 
 class ApiError(Exception):
-    """An answer that is no success. `retry_after`, in seconds, becomes the header Retry-After."""
+    """An answer that is no success. `retry_after`, in seconds, becomes the header Retry-After. `status`: where it is
+    another than that of the code."""
 
     def __init__(
         self,
@@ -117,17 +118,15 @@ class ApiError(Exception):
         details: Mapping[str, Any] | None = None,
         retry_after: float | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        status: int | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.details = details
         self.retry_after = retry_after
         self.headers = headers or {}
-
-    @property
-    def status(self) -> int:
-        """Of the answer."""
-        return STATUS_OF[self.code]
+        self.status = status or STATUS_OF[code]
 
     def answer(self) -> Response:
         """The error in its envelope."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
 from typing import Annotated, Final
 
 from fastapi import Request, Security
@@ -15,8 +16,12 @@ from fastapi.security import APIKeyHeader
 from swath.domain.service_key import Scope
 from swath.entrypoints.api.controller import controller_of
 from swath.entrypoints.api.doorkeeper import Caller
+from swath.entrypoints.api.edge import HELD
+from swath.entrypoints.api.errors import ApiError, ErrorCode
+from swath.entrypoints.api.protocol import AGAIN_SECONDS, ON_RESERVE
+from swath.entrypoints.api.relayed import sign_of_a_relay
 
-__all__ = ["KEY_HEADER", "admit", "needs", "scope_among"]
+__all__ = ["KEY_HEADER", "admit", "hold_until_the_end", "needs", "scope_among"]
 
 KEY_HEADER: Final = "X-Service-Key"
 
@@ -47,8 +52,19 @@ async def admit(request: Request, scope: Scope) -> Caller:
     known: Caller | None = getattr(request.state, "caller", None)
     if known is None:
         peer = None if request.client is None else request.client.host
-        doorkeeper = controller_of(request).doorkeeper
+        controller = controller_of(request)
         shown = [key.strip(" \t") for key in request.headers.getlist(KEY_HEADER)]  # HTTP allows blanks around it
-        known = await doorkeeper.admit(shown, peer, scope)
+        relayed = sign_of_a_relay(request, controller.settings)
+        known = await controller.doorkeeper.admit(shown, peer, scope, relayed)
+        if getattr(request.state, ON_RESERVE, False) and Scope.ADMIN not in known.scopes:
+            told = "so many requests are under way here that only keys of the scope admin are let in; try again later"
+            raise ApiError(ErrorCode.RATE_LIMITED, told, retry_after=AGAIN_SECONDS)
+        hold_until_the_end(request, controller.shares.request(known, controller.settings.requests_at_once))
         request.state.caller = known
     return known
+
+
+def hold_until_the_end(request: Request, share: AbstractContextManager[None]) -> None:
+    """Enters it now, and leaves it when the request was answered, or its caller went away."""
+    held: ExitStack = request.scope["state"][HELD]
+    held.enter_context(share)

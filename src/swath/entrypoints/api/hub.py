@@ -23,11 +23,10 @@ from swath.ports.clock import Clock
 from swath.ports.job_store import JobStore
 from swath.ports.news import News
 
-__all__ = ["MOST_WATCHES", "Hub"]
+__all__ = ["Hub"]
 
 LOOK_SECONDS: Final = 1.0  # without any news everything is looked at so often: news is a hint
 RETRY_SECONDS: Final = 0.5  # before a store is asked again that did not answer
-MOST_WATCHES: Final = 1_000
 
 _log = logging.getLogger("swath.hub")
 

@@ -10,11 +10,13 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
 from swath.domain.errors import BadInput
+from swath.entrypoints.api.connections import Connections
 from swath.entrypoints.api.edge import REQUEST_ID_HEADER
 from swath.entrypoints.api.envelope import request_id
 from swath.entrypoints.api.errors import ApiError, ErrorCode
@@ -31,6 +33,7 @@ KEEP_ALIVE_SECONDS: Final = 15
 START_SECONDS: Final = 10.0
 CUT_SECONDS: Final = 2.0
 AGAIN_SECONDS: Final = 5.0
+PER_ADDRESS: Final = 500
 
 _log = logging.getLogger("swath.api")
 
@@ -112,12 +115,15 @@ class _Cuttable:
 class Listener:
     """The API while it is served. `drain_seconds`: requests under way may take so long after `stop`."""
 
-    def __init__(self, app: ASGIApp, bound: socket.socket, drain_seconds: float) -> None:
+    def __init__(
+        self, app: ASGIApp, bound: socket.socket, drain_seconds: float, connections_per_address: int = PER_ADDRESS
+    ) -> None:
         self._bound = bound
+        made = partial(BoundedProtocol, open_connections=Connections(connections_per_address))
         self._server = _Server(
             uvicorn.Config(
                 _Cuttable(app, lambda: self._server.should_exit),
-                http=BoundedProtocol,
+                http=made,  # type: ignore[arg-type]  # uvicorn only calls it
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pydantic import ValidationError
 
-from swath.domain.errors import BadInput, SwathError, UnknownName
+from swath.domain.errors import BadInput, Conflict, SwathError, UnknownName
 from swath.domain.explain import described
 from swath.domain.job import Job, JobStatus
 from swath.entrypoints.api.bodies import NewItem, NewJob
 from swath.entrypoints.api.controller import Controller
 from swath.entrypoints.api.envelope import request_id
+from swath.entrypoints.api.order_names import OrderNames
 from swath.entrypoints.api.problems import MOST_TOLD, Problem, path_of, refused_fields
 from swath.kit.author_errors import one_line
 from swath.kit.scraper import Scraper
@@ -41,36 +42,45 @@ if TYPE_CHECKING:
 __all__ = ["check_address", "order"]
 
 
-async def order(controller: Controller, body: NewJob, idempotency_key: str | None) -> tuple[JobStatus, bool]:
+async def order(controller: Controller, body: NewJob, names: OrderNames) -> tuple[JobStatus, bool]:
     """The job as it stands, and whether it is new. Raises ApiError and what the store raises."""
     services = controller.services
     scraper_id = body.scraper_id or services.settings.default_scraper
     if scraper_id is None:
         raise refused_fields([Problem("scraper_id", "is missing: see GET /scrapers, or set SWATH_DEFAULT_SCRAPER")])
     scraper = await asyncio.to_thread(controller.registry.get, scraper_id)
-    job = _job_of(body, scraper, idempotency_key, services.clock.now())
+    job = _job_of(body, scraper, names.job_id, services.clock.now())
     try:
         check_wish(services.settings.proxies, job.policy.proxy)
     except BadInput as error:
         raise refused_fields([Problem("execution_policy.proxy", str(error))]) from None
     if job.callback_url is not None:
         await check_address(controller, job.callback_url)
-    new = not await _exists(controller, job.job_id)
     if body.items is None:
+        new = not await _exists(controller, job.job_id)
         status = await services.store.submit(job)
     else:
-        status = await _with_items(controller, job, scraper, body.items, new=new)
+        known = None
+        if names.former_id is not None and await _exists(controller, names.former_id):
+            former = msgspec.structs.replace(job, job_id=names.former_id)
+            known = await _known_before(controller, former, scraper, body.items)
+        new = known is None and not await _exists(controller, job.job_id)
+        status = known or await _with_items(controller, job, scraper, body.items, new=new)
     await announce(services.queue, services.clock, status)
     return status, new and _is_ours(status.job, job)
 
 
-def _job_of(body: NewJob, scraper: Scraper, idempotency_key: str | None, now: float) -> Job:
-    job_id = body.job_id
-    if job_id is None:  # the same key gives the same job, and the store compares what was ordered under it
-        made = f"{scraper.id}-{secrets.token_hex(8)}"
-        job_id = made if idempotency_key is None else f"order-{_digest(idempotency_key)}"
+async def _known_before(controller: Controller, job: Job, scraper: Scraper, items: list[NewItem]) -> JobStatus | None:
+    """The job that an earlier release made of the same order. Of another order it is somebody else's, and no matter."""
+    try:
+        return await _with_items(controller, job, scraper, items, new=False)
+    except Conflict:
+        return None
+
+
+def _job_of(body: NewJob, scraper: Scraper, job_id: str | None, now: float) -> Job:
     return Job(
-        job_id=job_id,
+        job_id=job_id or f"{scraper.id}-{secrets.token_hex(8)}",
         scraper_id=scraper.id,
         scraper_version=scraper.version,
         sites=sites_of(scraper),
@@ -83,10 +93,6 @@ def _job_of(body: NewJob, scraper: Scraper, idempotency_key: str | None, now: fl
         created_at=now,
         request_id=request_id(),
     )
-
-
-def _digest(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 async def check_address(controller: Controller, url: str) -> None:

@@ -59,6 +59,10 @@ class Outgoing(asyncio.Transport):
         else:
             self._transport.close()
 
+    def close_now(self) -> None:
+        """Without waiting for what the sender still has to say: others need the room."""
+        self._transport.close()
+
     def refuse(self, answer: bytes) -> None:
         """The last that is written, to somebody of whom nobody knows what else is on its way."""
         self.write(answer)

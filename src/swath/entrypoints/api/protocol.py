@@ -9,33 +9,43 @@ from __future__ import annotations
 import asyncio
 import re
 import resource
+import sys
 import uuid
 from contextvars import copy_context
 from http import HTTPStatus
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from httptools import HttpParserInvalidMethodError
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from swath.entrypoints.api import connections
+from swath.entrypoints.api.connections import Connections, Phase, Room, client_of
 from swath.entrypoints.api.edge import MOST_PATH_BYTES, MOST_QUERY_BYTES, REQUEST_ID_HEADER
 from swath.entrypoints.api.errors import ApiError, ErrorCode
 from swath.entrypoints.api.outgoing import LINGER_SECONDS, Outgoing
 from swath.observe.context import serve_request
 
-__all__ = ["BoundedProtocol"]
+__all__ = ["ON_RESERVE", "BoundedProtocol"]
 
 MOST_HEAD_BYTES: Final = 128 << 10  # more than edge.py lets through, so that most get an answer in the envelope
 HEAD_SECONDS: Final = 20.0  # from the first byte of a request, or from the connection, to the end of its headers
 MOST_CONNECTIONS: Final = 1_500  # at once: more than there may be event streams
 AGAIN_SECONDS: Final = 5.0
+ON_RESERVE: Final = "on_reserve"  # set in the state of requests that only the reserve had room for
 
-_FOREIGN_METHOD: Final = re.compile(rb"[A-Za-z][!#$%&'*+.^_`|~0-9A-Za-z-]{0,30} [^ \r\n]{1,8000} HTTP/1\.[01]\r?\n")
+_REQUEST_LINE: Final = re.compile(rb"[A-Za-z][!#$%&'*+.^_`|~0-9A-Za-z-]{0,30} [^ \r\n]{1,8000} HTTP/1\.[01]\r?\n")
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Ends connections whose request does not begin within bounds; bodies are bounded where they are read."""
+    """Ends connections whose request does not begin within bounds; bodies are bounded where they are read.
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    `open_connections` is shared by all of a listener.
+    """
+
+    def __init__(self, *arguments: Any, open_connections: Connections, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._open = open_connections
+        self._on_reserve = False
         self._head_bytes = 0
         self._in_head = True
         self._foreign = False
@@ -47,18 +57,33 @@ class BoundedProtocol(HttpToolsProtocol):
         """See asyncio.Protocol."""
         self._outgoing = Outgoing(transport, self.loop, lambda: self._arriving)
         super().connection_made(self._outgoing)
-        most, now = _most_connections(), len(self.connections)
-        if now > most + most // 10:  # some are told so; it must not take as long as serving them
-            transport.abort()
-        elif now > most:
-            told = f"{most:,} connections are open here already; try again later"
-            self._refuse(ApiError(ErrorCode.RATE_LIMITED, told, retry_after=AGAIN_SECONDS))
-        else:
+        most = _most_connections()
+        client = client_of(None if self.client is None else self.client[0])
+        room = self._open.enter(self, client, most)
+        self._on_reserve = room is Room.RESERVE
+        if room in (Room.FREE, Room.RESERVE):
             self._begin_head()
+        elif (
+            len(self.connections) > most + connections.RESERVED + most // 10
+        ):  # some are told so; it must not take as long as serving them
+            transport.abort()
+        else:
+            self._refuse(_no_room(room, most))
+
+    def make_room(self, phase: Phase) -> None:
+        """Others have to get in. Whoever was late to ask is told so; a connection that was kept just ends."""
+        self._end_head()
+        if self._outgoing is not None:
+            if phase is Phase.OPENING and not self._outgoing.is_closing():
+                told = "the request did not come in time, and others were waiting; send it again"
+                late = ApiError(ErrorCode.RATE_LIMITED, told, retry_after=AGAIN_SECONDS)
+                self._outgoing.write(copy_context().run(_raw_answer, late))
+            self._outgoing.close_now()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._end_head()
+        self._open.leave(self)
         if self._outgoing is not None:
             self._outgoing.lost()
         super().connection_lost(exc)
@@ -68,7 +93,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._outgoing is not None and self._outgoing.is_closing():
             self._outgoing.drop(len(data))
             return
-        self._foreign = not self._arriving and _FOREIGN_METHOD.match(data) is not None
+        self._foreign = not self._arriving and _REQUEST_LINE.match(data) is not None
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
@@ -78,13 +103,19 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins, on a new connection or on one that was kept."""
         super().on_message_begin()
+        if self._on_reserve:
+            self.scope["state"][ON_RESERVE] = True
         self._arriving = True
         self._begin_head()
+        self._note_phase()
 
     def on_headers_complete(self) -> None:
         """Now it is the app's."""
         self._end_head()
         super().on_headers_complete()
+        if self._on_reserve:  # it is for single requests
+            self.cycle.keep_alive = False
+        self._note_phase()
 
     def on_message_complete(self) -> None:
         """All of it has come."""
@@ -95,6 +126,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The answer is out. What still comes of its request is read over, if that does not take long."""
         super().on_response_complete()
+        self._note_phase()
         if self._arriving and not self._in_head and self.cycle.response_complete and not self.transport.is_closing():
             self._timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
@@ -103,6 +135,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._outgoing is not None:
             self._outgoing.hurry()
         super().shutdown()
+
+    def _note_phase(self) -> None:
+        """A request that was sent behind another is no reason to cut off the answer to that one."""
+        answered = self._last is None or self._last.response_complete
+        waits = Phase.OPENING if self._in_head else Phase.IDLE
+        self._open.note(self, waits if answered else Phase.BUSY)
 
     def _begin_head(self) -> None:
         self._end_head()
@@ -121,20 +159,46 @@ class BoundedProtocol(HttpToolsProtocol):
         del msg
         if len(self.url or b"") > MOST_PATH_BYTES + MOST_QUERY_BYTES:  # so long that it was not even parsed
             self._refuse(ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "the address is too long"))
-        elif self._foreign:
+        elif self._foreign and isinstance(sys.exc_info()[1], HttpParserInvalidMethodError):
             allowed = {"Allow": "DELETE, GET, HEAD, PATCH, POST"}
             self._refuse(ApiError(ErrorCode.METHOD_NOT_ALLOWED, "that method is known nowhere here", headers=allowed))
         else:
-            self._refuse(ApiError(ErrorCode.VALIDATION_ERROR, "that is not a request of HTTP/1.1"))
+            malformed = "that is not a request of HTTP/1.1"
+            self._refuse(ApiError(ErrorCode.VALIDATION_ERROR, malformed, status=HTTPStatus.BAD_REQUEST))
 
     def _refuse(self, error: ApiError) -> None:
+        may_answer = self._may_answer()
         self._end_head()
         if self._outgoing is None or self._outgoing.is_closing():
             return
-        if getattr(self.cycle, "response_complete", True):
-            self._outgoing.refuse(copy_context().run(_raw_answer, error))
-        else:  # it would get into the middle of another answer
+        if not may_answer:  # it would get into the middle of another answer, or be taken for one
             self._outgoing.close()
+            return
+        if self._last is not None:  # its body is nonsense: whatever the app makes of it, this is the answer
+            self._last.disconnected = True
+            self._last.message_event.set()
+        self._open.note(self, Phase.IDLE)
+        self._outgoing.refuse(copy_context().run(_raw_answer, error))
+
+    def _may_answer(self) -> bool:
+        """Whether what is written now is the answer to the request that has come so far, and to no other."""
+        if self._last is None:
+            return True
+        if self._in_head or not self._arriving:
+            return self._last.response_complete
+        return not self._last.response_started and not self.pipeline
+
+    @property
+    def _last(self) -> RequestResponseCycle | None:
+        """The request that came last; uvicorn does not say that there is none before the first."""
+        return self.cycle
+
+
+def _no_room(room: Room, most: int) -> ApiError:
+    told = f"{most:,} connections are open here already; try again later"
+    if room is Room.ADDRESS_FULL:
+        told = "your address has as many connections open here as one may have (SWATH_CONNECTIONS_PER_ADDRESS)"
+    return ApiError(ErrorCode.RATE_LIMITED, told, retry_after=AGAIN_SECONDS)
 
 
 def _most_connections() -> int:

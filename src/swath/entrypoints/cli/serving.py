@@ -65,11 +65,14 @@ async def _reachable(services: Services) -> Services:
     """Without a living key nobody from elsewhere could be told apart from anybody, so none of them gets in (I5)."""
     settings, now = services.settings, services.clock.now()
     keys = await services.store.keys()
-    if any(key.alive(now) for key in keys) or (not keys and is_loopback(settings.host)):
+    if any(key.alive(now) for key in keys) or (not keys and is_loopback(settings.host) and not settings.allowed_hosts):
         return services
-    make = command("keys", "create", "NAME")
-    alone = f"there is no service key, so only this machine is served, not {settings.host}"
-    click.echo(f"{NONE_ALIVE if keys else alone}; make one with `{make}`", err=True)
+    told = NONE_ALIVE
+    if not keys and not is_loopback(settings.host):
+        told = f"there is no service key, so only this machine is served, not {settings.host}"
+    elif not keys:  # who is asked for under other names is asked through something that passes it on
+        told = "SWATH_ALLOWED_HOSTS is set and there is no service key, so all that needs one is refused"
+    click.echo(f"{told}; make one with `{command('keys', 'create', 'NAME')}`", err=True)
     if is_loopback(settings.host):
         return services
     return msgspec.structs.replace(services, settings=msgspec.structs.replace(settings, host=LOOPBACK))
@@ -94,7 +97,8 @@ async def _serve(services: Services, staff: Staff, bound: socket.socket, stop: a
             started_at=services.clock.now(),
         )
         echoes = await stack.enter_async_context(serving_echo(settings.demo_url))
-        listener = Listener(make_app(controller), bound, settings.grace_seconds)
+        per_address = settings.connections_per_address
+        listener = Listener(make_app(controller), bound, settings.grace_seconds, per_address)
         await listener.start()
         if worker is not None and outside.browsers.expected:
             outside.browsers.check_again()

@@ -8,15 +8,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Header, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
 
 from swath.domain.service_key import Scope
 from swath.entrypoints.api.controller import Control, Controller
 from swath.entrypoints.api.doorkeeper import Caller
 from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
 from swath.entrypoints.api.event_stream import EventStream
-from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.hub import MOST_WATCHES
+from swath.entrypoints.api.gate import hold_until_the_end, needs
 from swath.entrypoints.api.paths import JobId
 from swath.entrypoints.api.routing import ApiRoute
 from swath.entrypoints.api.topics import BACK_SECONDS
@@ -48,13 +47,15 @@ LastEventId = Annotated[str | None, Header(max_length=200)]
         **declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE),
     },
 )
-async def job_events(job_id: JobId, controller: Control, caller: Reader, last_event_id: LastEventId = None) -> Response:
+async def job_events(
+    job_id: JobId, controller: Control, request: Request, caller: Reader, last_event_id: LastEventId = None
+) -> Response:
     """One job: its status now, and whenever it changes, at most five times a second. Ends when the job
     does, and when the key of the caller is revoked or expires."""
     event = status_event(await controller.services.status(job_id))
     if event.last and event.event_id == last_event_id:
         return Response(status_code=204)
-    _check_room(controller)
+    _take_a_place(controller, request, caller)
 
     @asynccontextmanager
     async def watching() -> AsyncIterator[Watch]:
@@ -69,13 +70,15 @@ async def job_events(job_id: JobId, controller: Control, caller: Reader, last_ev
     response_class=Response,
     responses={**_STREAM, **declared(ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE)},
 )
-async def all_events(controller: Control, caller: Reader, last_event_id: LastEventId = None) -> Response:
+async def all_events(
+    controller: Control, request: Request, caller: Reader, last_event_id: LastEventId = None
+) -> Response:
     """All jobs that have not ended, and whatever changes; scrapes on demand are left out. Goes on until the
     controller stops, or the key of the caller is revoked or expires.
 
     With `Last-Event-ID` also those that have ended since then.
     """
-    _check_room(controller)
+    _take_a_place(controller, request, caller)
     found = _TIME_ID.fullmatch(last_event_id or "")
     since = None if found is None else int(found[1]) / 1_000 - BACK_SECONDS
     clock = controller.services.clock
@@ -91,7 +94,9 @@ def _still_admitted(controller: Controller, caller: Caller) -> Callable[[], Awai
     return partial(controller.doorkeeper.still_admits, caller)
 
 
-def _check_room(controller: Controller) -> None:
-    if controller.hub.streams_ended or controller.hub.watches >= MOST_WATCHES:
-        told = "no more event streams can be opened here just now"
+def _take_a_place(controller: Controller, request: Request, caller: Caller) -> None:
+    """For as long as the stream goes on. Raises ApiError."""
+    if controller.hub.streams_ended:
+        told = "the controller stops, so no stream begins any more"
         raise ApiError(ErrorCode.RATE_LIMITED, told, retry_after=RETRY_AFTER_SECONDS)
+    hold_until_the_end(request, controller.shares.stream(caller, controller.settings.streams_per_key))

@@ -14,9 +14,11 @@ from swath.domain.service_key import Scope
 from swath.domain.transitions import JobState
 from swath.entrypoints.api.bodies import CIRCUIT_JOB, TWO_ITEMS, NewJob
 from swath.entrypoints.api.controller import Control
+from swath.entrypoints.api.doorkeeper import Caller
 from swath.entrypoints.api.envelope import Envelope, ok
 from swath.entrypoints.api.errors import ErrorCode, declared
 from swath.entrypoints.api.gate import needs
+from swath.entrypoints.api.order_names import OrderNames
 from swath.entrypoints.api.ordering import order
 from swath.entrypoints.api.paths import JobId
 from swath.entrypoints.api.problems import Problem, refused_fields
@@ -45,16 +47,17 @@ _EXAMPLES = {
         200: {"model": Envelope[JobView], "description": "The same order again: the job as it stands"},
         **declared(ErrorCode.SCRAPER_NOT_FOUND, ErrorCode.CONFLICT),
     },
-    dependencies=[Depends(needs(Scope.SUBMIT))],
 )
 async def create_job(
     controller: Control,
+    caller: Annotated[Caller, Depends(needs(Scope.SUBMIT))],
     body: Annotated[NewJob, Body(openapi_examples=_EXAMPLES)],
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> Response:
     """Orders a job. With items it starts by itself; without, it is `loading` until they are streamed in and it is
-    started. The same `job_id`, or without one the same `Idempotency-Key`, with the same content is the same job."""
-    status, new = await order(controller, body, idempotency_key)
+    started. The same `job_id`, or without one the same `Idempotency-Key` of the same service key, with the same content
+    is the same job."""
+    status, new = await order(controller, body, OrderNames.of(caller, body.job_id, idempotency_key))
     return ok(job_view(status), 201 if new else 200)
 
 

@@ -41,7 +41,7 @@ def check_keys(subject: Subject) -> Finding:
     """Whether anybody from elsewhere could be let in."""
     place = subject.settings.places.store
     if isinstance(place, SqlitePlace) and not examine.store_file(place.folder).exists():
-        return ok("none; the API is for this machine only")
+        return _none(subject)
     try:
         keys = asyncio.run(_keys(subject))
     except SwathError as error:
@@ -55,7 +55,14 @@ def check_keys(subject: Subject) -> Finding:
     if keys and not alive:
         told = "every key is revoked or expired, so the API refuses all requests that need one"
         return warn(told, "make one with `swath keys create NAME`")
-    return ok(f"{counted(len(alive), 'key')} alive" if alive else "none; the API is for this machine only")
+    return ok(f"{counted(len(alive), 'key')} alive") if alive else _none(subject)
+
+
+def _none(subject: Subject) -> Finding:
+    if subject.settings.allowed_hosts:
+        told = "none, and SWATH_ALLOWED_HOSTS is set, so the API refuses all requests that need one"
+        return warn(told, "make one with `swath keys create NAME`")
+    return ok("none; the API is for this machine only")
 
 
 async def _keys(subject: Subject) -> list[ServiceKey]:
