@@ -33,8 +33,16 @@ __all__ = ["ChromeImporter"]
 _CUSTOM: Final = "customStep"
 _OURS: Final = "swath"
 _EMPTY_PAGES: Final = frozenset({"about:blank", "chrome://newtab/", "chrome://new-tab-page/"})
-# What Chrome says of a key that an input method has swallowed, that begins an accent, or that no driver has.
-_NO_KEYS: Final = frozenset({"Unidentified", "Process", "Dead", "Compose", *(f"F{number}" for number in range(13, 25))})
+# What Chrome says of a key that an input method has swallowed, that begins an accent, or that the browser's driver does
+# not have, although Puppeteer documents it: those of telephones and of keyboards with more than ours.
+_NO_KEYS: Final = frozenset(
+    {
+        *"Unidentified Process Dead Compose Power Eject Abort Help Convert NonConvert Select Open MediaStop Props".split(),
+        *"Cancel Clear Accept ModeChange Print Execute Attn CrSel ExSel EraseEof Play ZoomOut SoftLeft SoftRight".split(),
+        *"Camera Call EndCall VolumeDown VolumeUp \0".split(" "),
+        *(f"F{number}" for number in range(13, 25)),
+    }
+)
 _MOST_KEPT_CHARS: Final = 3_000
 _LOOKS: Final = re.compile(
     r"wait|assert|expect|verify|comment|note|log|print|screenshot|pause|sleep|delay", re.IGNORECASE
