@@ -152,7 +152,8 @@ def declared_codes(api: Api, method: str, raw_path: bytes) -> set[str] | None:
     def names(path: str) -> bool:
         parts = path.split("/")
         return len(parts) == len(segments) and all(
-            part.startswith("{") or part == segment for part, segment in zip(parts, segments, strict=True)
+            segment != "" if part.startswith("{") else part == segment
+            for part, segment in zip(parts, segments, strict=True)
         )
 
     found = [path for path in document["paths"] if names(path)]
