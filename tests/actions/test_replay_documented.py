@@ -1,5 +1,5 @@
-"""What the documentation of Chrome's replay library says of its format, and no other test has: in Chrome's own words, on
-pages that show the effect. https://github.com/puppeteer/replay/tree/main/docs
+"""What the documentation of Chrome's replay library says of its format, and no other test has: in Chrome's own words,
+on pages that show the effect. https://github.com/puppeteer/replay/tree/main/docs
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ from tests.browser.visiting import launched_browser
 pytestmark = [pytest.mark.req("A1", "A3", "A4")]
 
 # The names that the type `Key` has, beside letters, digits and signs.
-KEYS: Final = (
-    "Power Eject Abort Help Backspace Tab Numpad5 NumpadEnter Enter ShiftLeft ShiftRight ControlLeft ControlRight AltLeft"
-    " AltRight Pause CapsLock Escape Convert NonConvert Space Numpad9 PageUp Numpad3 PageDown End Numpad1 Home Numpad7"
-    " ArrowLeft Numpad4 Numpad8 ArrowUp ArrowRight Numpad6 Numpad2 ArrowDown Select Open PrintScreen Insert Numpad0 Delete"
-    " NumpadDecimal Digit0 Digit9 KeyA KeyZ MetaLeft MetaRight ContextMenu NumpadMultiply NumpadAdd NumpadSubtract"
-    " NumpadDivide F1 F12 F13 F24 NumLock ScrollLock AudioVolumeMute AudioVolumeDown AudioVolumeUp MediaTrackNext"
-    " MediaTrackPrevious MediaStop MediaPlayPause Semicolon Equal NumpadEqual Comma Minus Period Slash Backquote"
-    " BracketLeft Backslash BracketRight Quote AltGraph Props Cancel Clear Shift Control Alt Accept ModeChange Print"
-    " Execute Meta Attn CrSel ExSel EraseEof Play ZoomOut SoftLeft SoftRight Camera Call EndCall VolumeDown VolumeUp"
-).split() + ["\r", "\n", "\0", " ", *"aZ0*+-/;=,.`[\\]')!@#$%^&(:<_>?~{|}\""]
+_NAMES: Final = (
+    "Power Eject Abort Help Backspace Tab Numpad5 NumpadEnter Enter ShiftLeft ShiftRight ControlLeft ControlRight"
+    " AltLeft AltRight Pause CapsLock Escape Convert NonConvert Space Numpad9 PageUp Numpad3 PageDown End Numpad1 Home"
+    " Numpad7 ArrowLeft Numpad4 Numpad8 ArrowUp ArrowRight Numpad6 Numpad2 ArrowDown Select Open PrintScreen Insert Numpad0"
+    " Delete NumpadDecimal Digit0 Digit9 KeyA KeyZ MetaLeft MetaRight ContextMenu NumpadMultiply NumpadAdd"
+    " NumpadSubtract NumpadDivide F1 F12 F13 F24 NumLock ScrollLock AudioVolumeMute AudioVolumeDown AudioVolumeUp"
+    " MediaTrackNext MediaTrackPrevious MediaStop MediaPlayPause Semicolon Equal NumpadEqual Comma Minus Period Slash"
+    " Backquote BracketLeft Backslash BracketRight Quote AltGraph Props Cancel Clear Shift Control Alt Accept"
+    " ModeChange Print Execute Meta Attn CrSel ExSel EraseEof Play ZoomOut SoftLeft SoftRight Camera Call EndCall"
+    " VolumeDown VolumeUp"
+)
+KEYS: Final = [*_NAMES.split(), "\r", "\n", "\0", " ", *"aZ0*+-/;=,.`[\\]')!@#$%^&(:<_>?~{|}\""]
 # The driver's keyboard has none of these; a page hardly does anything at them.
-LEFT_OUT: Final = {
-    *"Power Eject Abort Help Convert NonConvert Select Open F13 F24 MediaStop Props Cancel Clear Accept ModeChange".split(),
-    *"Print Execute Attn CrSel ExSel EraseEof Play ZoomOut SoftLeft SoftRight Camera Call EndCall VolumeDown".split(),
-    *("VolumeUp", "\0"),
-}
+_WITHOUT: Final = (
+    "Power Eject Abort Help Convert NonConvert Select Open F13 F24 MediaStop Props Cancel Clear Accept ModeChange Print"
+    " Execute Attn CrSel ExSel EraseEof Play ZoomOut SoftLeft SoftRight Camera Call EndCall VolumeDown VolumeUp"
+)
+LEFT_OUT: Final = {*_WITHOUT.split(), "\0"}
 
 
 def recorded(*steps: dict[str, Any], **flow: Any) -> str:
@@ -140,8 +142,8 @@ async def test_an_expression_may_be_a_promise_and_is_evaluated_in_its_frame(play
         "Runtime.evaluate", {"expression": "[window.late, window.ready ?? null]", "returnByValue": True}
     )
     assert told["result"]["value"] == [True, None]
+    never = {"type": "waitForExpression", "expression": "Promise.resolve(0)", "timeout": 300}
     with pytest.raises(Failed, match="said nothing true"):
-        never = {"type": "waitForExpression", "expression": "Promise.resolve(0)", "timeout": 300}
         await replay(played, "<h1>E</h1>", never)
 
 
@@ -203,8 +205,8 @@ async def test_an_asserted_navigation_is_one_whatever_its_address_and_title(play
     body = "<h1>N</h1><a id=a href=/next>go</a><button id=b>stay</button>"
     await replay(played, body, {"type": "click", "selectors": ["#a"], "assertedEvents": [event, event]})
     assert await played.text("h1") == "Next"
+    stay = {"type": "click", "selectors": ["#b"], "assertedEvents": [event], "timeout": 400}
     with pytest.raises(Failed) as failed:
-        stay = {"type": "click", "selectors": ["#b"], "assertedEvents": [event], "timeout": 400}
         await replay(played, body, stay)
     assert failed.value.failure.kind is FailureKind.NAVIGATION
 
