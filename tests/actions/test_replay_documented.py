@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.req("A1", "A3", "A4")]
 _NAMES: Final = (
     "Power Eject Abort Help Backspace Tab Numpad5 NumpadEnter Enter ShiftLeft ShiftRight ControlLeft ControlRight"
     " AltLeft AltRight Pause CapsLock Escape Convert NonConvert Space Numpad9 PageUp Numpad3 PageDown End Numpad1 Home"
-    " Numpad7 ArrowLeft Numpad4 Numpad8 ArrowUp ArrowRight Numpad6 Numpad2 ArrowDown Select Open PrintScreen Insert Numpad0"
-    " Delete NumpadDecimal Digit0 Digit9 KeyA KeyZ MetaLeft MetaRight ContextMenu NumpadMultiply NumpadAdd"
+    " Numpad7 ArrowLeft Numpad4 Numpad8 ArrowUp ArrowRight Numpad6 Numpad2 ArrowDown Select Open PrintScreen Insert"
+    " Numpad0 Delete NumpadDecimal Digit0 Digit9 KeyA KeyZ MetaLeft MetaRight ContextMenu NumpadMultiply NumpadAdd"
     " NumpadSubtract NumpadDivide F1 F12 F13 F24 NumLock ScrollLock AudioVolumeMute AudioVolumeDown AudioVolumeUp"
     " MediaTrackNext MediaTrackPrevious MediaStop MediaPlayPause Semicolon Equal NumpadEqual Comma Minus Period Slash"
     " Backquote BracketLeft Backslash BracketRight Quote AltGraph Props Cancel Clear Shift Control Alt Accept"
