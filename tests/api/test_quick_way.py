@@ -34,12 +34,12 @@ async def test_the_answer_waits_for_three_commits(api: Api, monkeypatch: pytest.
     answered = threading.Event()
     whole = Database._write
 
-    def counted(self: Database, change: Any, *args: Any, **kwargs: Any) -> Any:
+    def counted(self: Database, asked_at: float, change: Any, *args: Any, **kwargs: Any) -> Any:
         if len(commits) >= 3:
             answered.wait(20)  # whatever else is to be written comes after the answer
         connection = self._write_connection
         before = 0 if connection is None else connection.total_changes
-        answer = whole(self, change, *args, **kwargs)
+        answer = whole(self, asked_at, change, *args, **kwargs)
         if connection is None or connection.total_changes > before:
             commits.append(change.__name__)
         return answer
