@@ -1,4 +1,4 @@
-"""J7, O4: the status of a job whose scraper is not there any more says so, and what to do."""
+"""J7: the status of a job whose scraper is not there any more says so, and what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.conftest import Shell
 from tests.bounds import HANGING_SECONDS
 
-pytestmark = pytest.mark.req("J7", "C5")
+pytestmark = pytest.mark.req("J7")
 
 SCRAPER = """
 from swath import HttpScraper, Input, Page, WebPage, scraper

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.bootstrap.services import Services, open_services
+from swath.bootstrap.services import open_services
 from swath.domain.errors import StoreUnavailable, SwathError
 from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.transitions import JobState
@@ -20,7 +20,7 @@ from swath.settings import read_settings
 async def test_a_deletion_broken_off_by_a_full_disk_has_begun_and_can_be_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(services: Services, job_id: str) -> bool:
+    async def full(*_: object) -> bool:
         raise StoreUnavailable("the disk is full", WaitingFor.DISK)
 
     settings = read_settings({"SWATH_DATA": str(tmp_path)})
