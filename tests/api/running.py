@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,9 @@ class Api(msgspec.Struct, frozen=True):
         """One request; every answer to it has the envelope."""
         answer = await self.client.request(method, path, **options)
         check_envelope(answer)
+        if not answer.is_success:
+            code, known = answer.json()["error"]["code"], declared_codes(self, method, answer.url.raw_path)
+            assert known is None or code in known, f"{method} {path} is not said to answer {code}"
         return answer
 
     async def data(self, method: str, path: str, **options: Any) -> Any:
@@ -125,6 +128,37 @@ def check_envelope(answer: httpx.Response) -> None:
     if not answer.is_success:
         assert body["data"] is None
         assert set(body["error"]) == {"code", "message", "details"}
+
+
+def codes_of(document: Mapping[str, Any]) -> dict[tuple[str, str], set[str]]:
+    """The error codes that an OpenAPI document gives each method and path."""
+    return {
+        (method.upper(), path): {
+            code
+            for status, answer in operation["responses"].items()
+            if int(status) >= 400
+            for code in answer["content"]["application/json"]["examples"]
+        }
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def declared_codes(api: Api, method: str, raw_path: bytes) -> set[str] | None:
+    """What the document gives an address; None when it has none for it, or not with that method."""
+    document = api.client._transport.app.openapi()  # type: ignore[attr-defined]  # it is a transport of ours
+    segments = raw_path.decode().partition("?")[0].split("/")
+
+    def names(path: str) -> bool:
+        parts = path.split("/")
+        return len(parts) == len(segments) and all(
+            segment != "" if part.startswith("{") else part == segment
+            for part, segment in zip(parts, segments, strict=True)
+        )
+
+    found = [path for path in document["paths"] if names(path)]
+    best = min(found, key=lambda path: path.count("{"), default="")  # a name of ours wins over an id
+    return codes_of(document).get((method, best))
 
 
 @asynccontextmanager

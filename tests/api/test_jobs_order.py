@@ -225,3 +225,11 @@ async def test_an_input_may_have_fields_that_are_called_like_those_of_an_item(ap
     body = {"job_id": "i", "scraper_id": "inner", "items": [{"item_id": "a", "input": given_input}]}
     await api.data("POST", "/jobs", json=body)
     assert (await api.data("GET", "/jobs/i/items/a"))["input"] == given_input
+
+
+@pytest.mark.req("N1", "Z7")
+async def test_the_demo_site_is_open_to_demo_scrapers_and_to_no_webhook(tmp_path: Path) -> None:
+    async with running(tmp_path, demo_url="http://127.0.0.1:8010") as api:
+        order = {**MOCK, "callback_url": "http://127.0.0.1:8010/hook"}
+        error = await api.error("POST", "/jobs", json=order)
+        assert (error["code"], error["details"]["fields"][0]["path"]) == ("validation_error", "callback_url")

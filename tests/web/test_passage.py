@@ -21,7 +21,7 @@ from swath.sites.pacer import Pacer, Permit
 from swath.testing.clock import FakeClock
 from swath.testing.network import FreePacer, open_network
 from swath.web import passage as passage_module
-from swath.web.passage import Network, Passage
+from swath.web.passage import DemoSite, Network, Passage
 from swath.web.transport import Request, Response, Unreadable
 from tests.web.sites import TableTransport, answer
 
@@ -316,3 +316,26 @@ async def test_without_a_policy_the_way_is_direct_and_costs_nothing() -> None:
     passage = desk.passage()
     assert (await desk.visit(passage)).route is None
     assert (passage.tier, passage.cost) == (ProxyType.NONE, 0.0)
+
+
+@pytest.mark.req("Z7")
+@pytest.mark.parametrize("place", ["127.0.0.1:8010", "127.1:8010", "2130706433:08010"])
+async def test_each_way_to_the_demo_site_is_shut_for_scrapers_of_others(place: str) -> None:
+    """A page, whatever a browser loads besides, and robots.txt, in any spelling of the address."""
+    url = f"http://{place}/x"
+    demo = DemoSite("127.0.0.1:8010", "8010", frozenset({"demo-county"}))
+    desk, obeying = Desk({url: answer(url)}), Desk({f"http://{place}/robots.txt": answer(url)}, robots="obey")
+    network = msgspec.structs.replace(desk.network, demo=demo)
+    job = Job(job_id="j", scraper_id="mine")
+    for one in (job, msgspec.structs.replace(job, scraper_id="demo-county", scraper_source="/home/me/fake.py")):
+        passage = Passage(network, one, desk._lease, desk._waiting)
+        with pytest.raises(Failed, match="open to the demo scrapers only"):
+            passage.route(url)
+        with pytest.raises(Failed, match="open to the demo scrapers only"):
+            await passage.enter(Request(url=url))
+        asking = Passage(msgspec.structs.replace(obeying.network, demo=demo), one, desk._lease, desk._waiting)
+        with pytest.raises(Failed, match="open to the demo scrapers only"):
+            await asking.robots_allow(url)
+    theirs = Passage(network, msgspec.structs.replace(job, scraper_id="demo-county"), desk._lease, desk._waiting)
+    assert theirs.route(url) is None
+    await desk.visit(theirs, url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import logging
 import os
@@ -25,7 +26,8 @@ from swath.backends.embedded.store import EmbeddedStore
 from swath.backends.host.private_files import make_folder
 from swath.backends.polling import PollingQueue
 from swath.domain.errors import StoreUnavailable, UserError
-from swath.domain.job import JobStatus, WaitingFor
+from swath.domain.job import Job, JobStatus, WaitingFor
+from swath.domain.transitions import JobState
 from swath.pipeline.dispatch.outlook import with_outlook
 from swath.ports.clock import Clock
 from swath.ports.leader import Leader
@@ -52,6 +54,7 @@ _log = logging.getLogger("swath")
 
 PATIENCE_SECONDS: Final = 15.0  # with AWS, before a call counts as not answered
 LOOK_SECONDS: Final = 3.0
+_MAY_RUN: Final = (JobState.PENDING, JobState.RUNNING)
 _AWS_LIBRARIES: Final = ("aiobotocore", "obstore")
 
 
@@ -77,16 +80,34 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
             return status
 
     async def with_trouble(self, status: JobStatus) -> JobStatus:
-        """The same, with what is wrong with its results folder, if anything is."""
+        """The same, with what is wrong with its results folder or its scraper, if anything is."""
         if status.state.terminal and not status.deleting:
             return status
         try:
             trouble = await self.storage.trouble(status.job.job_id)
         except (StoreUnavailable, UserError):
             return status
+        if trouble is not None:
+            return msgspec.structs.replace(status, waiting_for=WaitingFor.DISK, waiting_reason=trouble)
+        return await self._with_scraper(status)
+
+    async def _with_scraper(self, status: JobStatus) -> JobStatus:
+        """A worker that has the scraper in memory goes on without its file, and one on another machine has files of its
+        own: so only a job that nobody works on is looked at, and only where all workers are on this machine."""
+        counts, job = status.counts, status.job
+        rests = counts.pending > 0 and not counts.queued + counts.in_progress
+        if not rests or status.waiting_for is not None or status.state not in _MAY_RUN or self.settings.places.uses_aws:
+            return status
+        trouble = await asyncio.to_thread(_scraper_trouble, self.settings, job)
         if trouble is None:
             return status
-        return msgspec.structs.replace(status, waiting_for=WaitingFor.DISK, waiting_reason=trouble)
+        return msgspec.structs.replace(status, waiting_for=WaitingFor.SCRAPER, waiting_reason=trouble)
+
+
+def _scraper_trouble(settings: Settings, job: Job) -> str | None:
+    from swath.bootstrap.scrapers import scraper_trouble
+
+    return scraper_trouble(settings, job)
 
 
 @asynccontextmanager

@@ -76,6 +76,7 @@ class WaitingFor(StrEnum):
     DISK = "disk"
     QUEUE = "queue"
     PROXY = "proxy"
+    SCRAPER = "scraper"
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):

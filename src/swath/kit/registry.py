@@ -58,6 +58,16 @@ class Registry:
             self._loaded[key] = self._made(cls)
         return self._loaded[key]
 
+    def has(self, scraper_id: str, source: str | None = None) -> bool:
+        """Whether there is one by that id, or the file `source`. Nothing is imported, so it may be broken."""
+        if source is not None:
+            return Path(source).is_file()
+        return (
+            scraper_id in self._shipped
+            or any(declares(file, scraper_id) for folder in self._folders for file in files_in(folder.absolute()))
+            or bool(entry_points(group=ENTRY_POINT_GROUP, name=scraper_id))
+        )
+
     def resolve(self, reference: str | None) -> tuple[Scraper, str | None]:
         """What a person means: an id, or the path of a recording or of a .py file with one scraper in it; then with its
         absolute path."""

@@ -132,3 +132,15 @@ def test_notes_of_the_import_are_numbered_anew_when_binding_leaves_out_a_step() 
         "plain",
     )
     assert [place.step for place in found.places] == ["1"]
+
+
+def test_an_address_that_may_hold_a_part_is_told_of() -> None:
+    made = recording(
+        typed(ACCOUNT, "#account"),
+        {"do": "goto", "url": "https://a.test/list?year=2024&page=2"},
+        {"do": "goto", "url": "https://a.test/2024x?n=12024"},
+    )
+    found = bind(made, {"account": ACCOUNT})
+    assert texts(found)[1:] == ["https://a.test/list?year=2024&page=2", "https://a.test/2024x?n=12024"]
+    (told,) = notes(found)
+    assert told.startswith("step 2: 'AB-1002-2024': url has '2024', which may be a part of it, and stays")

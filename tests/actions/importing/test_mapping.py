@@ -361,6 +361,20 @@ def test_of_a_condition_neither_branch_is_done(more: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ["switch", "case", "tap", "case", "tap", "endSwitch"],
+        ["try", "tap", "catch", "tap", "endTry"],
+        ["if_v2", "tap", "elseif_v2", "tap", "else", "tap", "endif"],
+    ],
+)
+def test_other_words_for_branches_take_them_along_too(kinds: list[str]) -> None:
+    found = read({"steps": taps(*kinds, "tap")}, TAP)
+    assert [step["on"] for step in steps_of(found)[1:]] == [f"#n{len(kinds) + 1}"]
+    assert any("a condition cannot be carried over" in str(one) for one in found.remarks)
+
+
 def test_conditions_may_have_other_names() -> None:
     branches = "branches: {begin: [wenn], else: [sonst], end: [fertig]}\n"
     found = read({"steps": taps("wenn", "tap", "sonst", "tap", "fertig", "tap")}, TAP + branches)

@@ -17,9 +17,10 @@ __all__ = ["Branching", "Words", "is_flow_word"]
 Kind = Literal["if", "loop", "else", "end"]
 
 _WORDS: Final[dict[str, Kind]] = {
-    "if": "if",
-    **dict.fromkeys(("else", "elseif", "elif", "otherwise"), "else"),
-    **dict.fromkeys(("end", "endif", "endwhile", "endfor", "endforeach", "endtimes", "endloop"), "end"),
+    **dict.fromkeys(("if", "switch", "try"), "if"),
+    **dict.fromkeys(("else", "elseif", "elif", "otherwise", "case", "catch", "finally"), "else"),
+    **dict.fromkeys(("end", "endif", "endswitch", "endtry", "endwhile", "endfor", "endforeach"), "end"),
+    **dict.fromkeys(("endtimes", "endloop"), "end"),
     **dict.fromkeys(("while", "times", "for", "foreach", "loop"), "loop"),
 }
 _MOST_TOLD: Final = 10
@@ -103,4 +104,5 @@ def is_flow_word(name: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z]", "", name.lower())
+    """Without signs, and without the version that some recorders add: `if_v2`."""
+    return re.sub(r"[^a-z]", "", re.sub(r"_v\d+$", "", name.lower()))

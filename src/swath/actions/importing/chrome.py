@@ -33,13 +33,29 @@ __all__ = ["ChromeImporter"]
 _CUSTOM: Final = "customStep"
 _OURS: Final = "swath"
 _EMPTY_PAGES: Final = frozenset({"about:blank", "chrome://newtab/", "chrome://new-tab-page/"})
-# What Chrome says of a key that an input method has swallowed, that begins an accent, or that no driver has.
-_NO_KEYS: Final = frozenset({"Unidentified", "Process", "Dead", "Compose", *(f"F{number}" for number in range(13, 25))})
+# What Chrome says of a key that an input method has swallowed, that begins an accent, or that the browser's driver does
+# not have, although Puppeteer documents it: those of telephones and of keyboards with more than ours.
+_NAMES_OF_NONE: Final = (
+    "Unidentified Process Dead Compose Power Eject Abort Help Convert NonConvert Select Open MediaStop Props Cancel"
+    " Clear Accept ModeChange Print Execute Attn CrSel ExSel EraseEof Play ZoomOut SoftLeft SoftRight Camera Call"
+    " EndCall VolumeDown VolumeUp"
+)
+_NO_KEYS: Final = frozenset({*_NAMES_OF_NONE.split(), "\0", *(f"F{number}" for number in range(13, 25))})
 _MOST_KEPT_CHARS: Final = 3_000
 _LOOKS: Final = re.compile(
     r"wait|assert|expect|verify|comment|note|log|print|screenshot|pause|sleep|delay", re.IGNORECASE
 )
-_ACTS: Final = ("assertedEvents", "selectors", "selector", "value", "key", "url", "x", "y", "steps")
+_ACTS: Final = (
+    *("assertedEvents", "selectors", "selector", "value", "key", "url", "x", "y", "steps"),
+    *("text", "file", "files", "option", "source", "destination"),
+)
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_ACTING: Final = (
+    "accept back check choose clear click close confirm dismiss drag drop enter fill focus forward go goto input login"
+    " navigate open paste pick press refresh reload reset select send sign submit swipe switch tap tick toggle type"
+    " uncheck upload"
+)
+_VERBS: Final = frozenset(_ACTING.split())
 _LOWER: Final = tuple(name.lower() for name in STEPS)
 _ALIKE: Final = 0.8
 
@@ -94,10 +110,16 @@ def _check_left_out(number: int, kind: str, given: dict[str, Any]) -> None:
     told = shortened(kind, 50)
     hint = f"Chrome has {', '.join(STEPS)} and {_CUSTOM}"
     error = UnknownName.of("type of step", told, STEPS, hint)
-    acts = next((name for name in _ACTS if given.get(name)), None)
-    if acts is None and not is_flow_word(kind) and not difflib.get_close_matches(kind.lower(), _LOWER, 1, _ALIKE):
+    field = next((name for name in _ACTS if given.get(name)), None)
+    is_misspelt = difflib.get_close_matches(kind.lower(), _LOWER, 1, _ALIKE)
+    if field is not None:
+        why = f"; it has {field}, so what comes after may depend on it, and it cannot be left out"
+    elif is_misspelt or is_flow_word(kind):
+        why = ""
+    elif not _VERBS.isdisjoint(word.lower() for word in _WORD.findall(kind)):
+        why = "; by its name it acts on the page, so what comes after may depend on it, and it cannot be left out"
+    else:
         return
-    why = f"; it has {acts}, so what comes after may depend on it, and it cannot be left out" if acts else ""
     raise BadInput(f"step {number}: {error}{why}")
 
 

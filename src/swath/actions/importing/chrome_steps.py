@@ -120,11 +120,17 @@ def _change(fields: Fields) -> Ours:
 
 
 def _key_down(fields: Fields) -> Ours:
-    return {"do": "press", "key": fields.needed_text("key"), "how": "down"}
+    return {"do": "press", "key": _key(fields), "how": "down"}
 
 
 def _key_up(fields: Fields) -> Ours:
-    return {"do": "press", "key": fields.needed_text("key"), "how": "up"}
+    return {"do": "press", "key": _key(fields), "how": "up"}
+
+
+def _key(fields: Fields) -> str:
+    """The one key with a character that Puppeteer knows and the browser's driver does not."""
+    key = fields.needed_text("key")
+    return "=" if key == "NumpadEqual" else key
 
 
 def _scroll(fields: Fields) -> Ours:

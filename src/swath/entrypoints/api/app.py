@@ -56,16 +56,15 @@ _TAGS: Final = [
     {"name": "scrape", "description": "Single pages on demand."},
     {"name": "service", "description": "Health and metrics."},
 ]
-# What any endpoint may answer: who asks, how, how often, and whether the store is there.
-_ANYWHERE: Final = declared(
+# What any endpoint may answer: who asks, and how. With a key also: how often, and whether the store is there.
+_ANYWHERE: Final = (
     ErrorCode.AUTHENTICATION_ERROR,
     ErrorCode.FORBIDDEN,
     ErrorCode.PAYLOAD_TOO_LARGE,
     ErrorCode.VALIDATION_ERROR,
-    ErrorCode.RATE_LIMITED,
     ErrorCode.INTERNAL_ERROR,
-    ErrorCode.STORE_UNAVAILABLE,
 )
+_WITH_KEY: Final = (*_ANYWHERE, ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE)
 ROUTERS: Final = (
     jobs,
     control,
@@ -93,14 +92,14 @@ def make_app(controller: Controller) -> FastAPI:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         servers=[{"url": "/"}],
         openapi_tags=_TAGS,
-        responses=_ANYWHERE,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
     app.state.controller = controller
     for module in ROUTERS:
-        app.include_router(module.router)
+        codes = _ANYWHERE if module is health else _WITH_KEY
+        app.include_router(module.router, responses=declared(*codes))
     for kind in (ApiError, SwathError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _answer)
     app.add_middleware(Watched)

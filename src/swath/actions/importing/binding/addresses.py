@@ -19,7 +19,7 @@ from swath.actions.importing.binding.residue import is_left_in
 from swath.actions.importing.binding.splits import splits_in
 from swath.actions.language.template import Call, Literal, Reference
 
-__all__ = ["InAddress", "bound_address"]
+__all__ = ["InAddress", "bound_address", "piece_in"]
 
 _HOST: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 _PART: Final = re.compile(r"(?<=[/=])[^/?&#=]+")
@@ -27,6 +27,7 @@ _URL: Final = (Call("url"),)
 _URL_PLUS: Final = (Call("url_plus"),)
 _JSON: Final = (Call("replace", ("\\", "\\\\")), Call("replace", ('"', '\\"')))
 _HARMLESS: Final = "!$'()*,/:;=@|"  # as they are in an address they part nothing that a value could get out of
+_PIECE: Final = re.compile(r"(?<![^\W_])[^\W_]{3,}(?![^\W_])")  # shorter ones are there by chance
 _QUERY: Final = re.compile(r"[?&](?P<key>[^=&#]*)=(?P<value>[^&#]*)")
 
 
@@ -61,6 +62,16 @@ def bound_address(address: str, needle: Needle, *, path_too: bool = True) -> InA
         spared,
         is_left_in(rest if made is None else made, needle),
     )
+
+
+def piece_in(address: str, needle: Needle) -> str | None:
+    """The first segment or value of an address that is what stands between two marks of the needle's value."""
+    pieces = set(_PIECE.findall(needle.literal)) - {needle.literal}
+    if needle.reach is Reach.WHOLE or not pieces:
+        return None
+    host = _HOST.match(address)
+    parts = (unquote_plus(one[0]) for one in _PART.finditer(address, 0 if host is None else host.end()))
+    return next((part for part in parts if part in pieces and not needle.is_other(part)), None)
 
 
 def _bound(text: str, needle: Needle) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from swath.actions.importing.binding.addresses import bound_address
+from swath.actions.importing.binding.addresses import bound_address, piece_in
 from swath.actions.importing.binding.forms import Needle, Reach, meant, spelt
 from swath.actions.importing.binding.ids import bound_id
 from swath.actions.importing.binding.keys import pressed_in
@@ -219,6 +219,9 @@ class Replacing:
             self._remark_left(name, found.text or value, place)
         elif self._needle.strict and bound_address(value, self._loose, path_too=not by_chance) != found:
             self._remark(f"{name} may hold a part of it, and stays; put the input there by hand if it is meant", place)
+        elif (piece := piece_in(found.text or value, self._needle)) is not None:
+            told = f"{name} has {piece!r}, which may be a part of it, and stays; put the input there by hand if it is"
+            self._remark(told, place)
         if found.text is None:
             return value
         self.places.append(Place(place, name, "split" if found.split else "part", found.text))

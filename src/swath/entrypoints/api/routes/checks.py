@@ -41,16 +41,15 @@ _PROGRESS: Final = '{"progress":{"done":1000,"total":5000}}\n'
 _ERRORS: Final = (
     ErrorCode.JOB_NOT_FOUND,
     ErrorCode.VALIDATION_ERROR,
-    ErrorCode.CONFLICT,
     ErrorCode.RATE_LIMITED,
     ErrorCode.STORE_UNAVAILABLE,
 )
 
 
-def _lines(description: str, last: str) -> dict[int | str, dict[str, Any]]:
+def _lines(description: str, last: str, *errors: ErrorCode) -> dict[int | str, dict[str, Any]]:
     content = {LINES_TYPE: {"schema": {"type": "string"}, "example": _PROGRESS + last}}
     told = f"JSON Lines: `progress` about once a second, then {description}. An `error` is the last line."
-    return {200: {"description": told, "content": content}, **declared(*_ERRORS)}
+    return {200: {"description": told, "content": content}, **declared(*_ERRORS, *errors)}
 
 
 @router.get(
@@ -109,6 +108,7 @@ class CompareQuery(BaseModel):
     responses=_lines(
         "one `summary`, then a `difference` on each line",
         '{"summary":{"same":4999,"counts":{"changed":1}}}\n{"difference":{"change":"changed","key":{"item_id":"a"}}}\n',
+        ErrorCode.CONFLICT,
     ),
 )
 async def compare(job_id: JobId, controller: Control, query: Annotated[CompareQuery, Query()]) -> Response:
