@@ -19,8 +19,10 @@ from swath.observe.metrics import exposition
 from swath.sites.directory import Site
 from swath.sites.pacer import Pacer, Permit
 from swath.testing.clock import FakeClock
+from swath.testing.demo_county import DemoCounty
 from swath.testing.network import FreePacer, open_network
 from swath.web import passage as passage_module
+from swath.web.demo_proof import DemoProof
 from swath.web.passage import DemoSite, Network, Passage
 from swath.web.transport import Request, Response, Unreadable
 from tests.web.sites import TableTransport, answer
@@ -319,11 +321,17 @@ async def test_without_a_policy_the_way_is_direct_and_costs_nothing() -> None:
 
 
 @pytest.mark.req("Z7")
-@pytest.mark.parametrize("place", ["127.0.0.1:8010", "127.1:8010", "2130706433:08010"])
-async def test_each_way_to_the_demo_site_is_shut_for_scrapers_of_others(place: str) -> None:
+@pytest.mark.parametrize("spelling", ["127.0.0.1:{}", "127.1:{}", "2130706433:0{}"])
+async def test_each_way_to_the_demo_site_is_shut_for_scrapers_of_others(spelling: str) -> None:
     """A page, whatever a browser loads besides, and robots.txt, in any spelling of the address."""
+    async with DemoCounty() as county:
+        port = int(county.base_url.rpartition(":")[2])
+        await _tries_the_demo_site(port, spelling.format(port))
+
+
+async def _tries_the_demo_site(port: int, place: str) -> None:
     url = f"http://{place}/x"
-    demo = DemoSite("127.0.0.1:8010", "8010", frozenset({"demo-county"}))
+    demo = DemoSite(f"127.0.0.1:{port}", str(port), frozenset({"demo-county"}), DemoProof("127.0.0.1", port))
     desk, obeying = Desk({url: answer(url)}), Desk({f"http://{place}/robots.txt": answer(url)}, robots="obey")
     network = msgspec.structs.replace(desk.network, demo=demo)
     job = Job(job_id="j", scraper_id="mine")
