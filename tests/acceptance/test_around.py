@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.acceptance.conftest import SWATH
+from tests.bounds import HANGING_SECONDS
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
@@ -151,7 +152,7 @@ def test_a_reader_that_has_gone_is_no_news_and_a_full_disk_is_said(shell: Shell,
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=30,
+            timeout=HANGING_SECONDS,
             check=False,
         )
         os.close(stdout)
