@@ -6,6 +6,8 @@ import json
 import os
 import pty
 import subprocess
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,16 +131,22 @@ def test_the_script_for_each_shell_is_printed(shell: Shell, name: str) -> None:
     assert "_SWATH_COMPLETE" in done.stdout
 
 
-@pytest.mark.req("C2")
-def test_a_completion_answers_before_a_person_notices(shell: Shell) -> None:
-    """Processor time, the best of three: other work on the machine must not decide."""
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    """Of processes that it starts and waits for; the least of three tries."""
     taken = []
     for _ in range(3):
         before = os.times()
-        _completed(shell, "jobs", "status", "")
+        work()
         after = os.times()
         taken.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    assert min(taken) < 0.3, taken
+    return min(taken)
+
+
+@pytest.mark.req("C2")
+def test_a_completion_answers_before_a_person_notices(shell: Shell) -> None:
+    """Compared with a Python that imports next to nothing: other work on the machine must not decide."""
+    small = _cpu_seconds(lambda: subprocess.run([sys.executable, "-c", "import asyncio, json, sqlite3"], check=True))
+    assert _cpu_seconds(lambda: _completed(shell, "jobs", "status", "")) < 10 * small
 
 
 @pytest.mark.req("C2")
