@@ -6,11 +6,14 @@ import json
 import os
 import pty
 import subprocess
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.acceptance.conftest import SWATH
+from tests.bounds import HANGING_SECONDS
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
@@ -128,16 +131,22 @@ def test_the_script_for_each_shell_is_printed(shell: Shell, name: str) -> None:
     assert "_SWATH_COMPLETE" in done.stdout
 
 
-@pytest.mark.req("C2")
-def test_a_completion_answers_before_a_person_notices(shell: Shell) -> None:
-    """Processor time, the best of three: other work on the machine must not decide."""
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    """Of processes that it starts and waits for; the least of three tries."""
     taken = []
     for _ in range(3):
         before = os.times()
-        _completed(shell, "jobs", "status", "")
+        work()
         after = os.times()
         taken.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    assert min(taken) < 0.3, taken
+    return min(taken)
+
+
+@pytest.mark.req("C2")
+def test_a_completion_answers_before_a_person_notices(shell: Shell) -> None:
+    """Compared with a Python that imports next to nothing: other work on the machine must not decide."""
+    small = _cpu_seconds(lambda: subprocess.run([sys.executable, "-c", "import asyncio, json, sqlite3"], check=True))
+    assert _cpu_seconds(lambda: _completed(shell, "jobs", "status", "")) < 10 * small
 
 
 @pytest.mark.req("C2")
@@ -151,7 +160,7 @@ def test_a_reader_that_has_gone_is_no_news_and_a_full_disk_is_said(shell: Shell,
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=30,
+            timeout=HANGING_SECONDS,
             check=False,
         )
         os.close(stdout)

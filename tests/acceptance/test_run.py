@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from swath.entrypoints.cli.session import TOGETHER_SECONDS
 from swath.testing.demo_county import DemoCounty, Switches, exists, parcel
 from tests.acceptance.conftest import SWATH
 
@@ -190,7 +191,10 @@ async def test_a_second_signal_ends_even_a_worker_whose_scraper_never_lets_go(sh
     while not (shell.folder / "began").exists():
         await asyncio.sleep(0.02)
     process.terminate()
-    await asyncio.sleep(0.7)  # sooner, it would count as one with the first
+    assert process.stderr is not None
+    while b"swath: " not in (line := await process.stderr.readline()):  # until it has heard the first
+        assert line
+    await asyncio.sleep(2 * TOGETHER_SECONDS)  # sooner, the second would count as one with the first
     assert process.returncode is None  # the grace period
     process.terminate()
     assert await asyncio.wait_for(process.wait(), 60) == 130

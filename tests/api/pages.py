@@ -12,6 +12,7 @@ import httpx
 from swath.entrypoints.api.app import make_app
 from swath.entrypoints.api.listen import Listener, bind, url_of
 from tests.api.running import Api, running
+from tests.bounds import HANGING_SECONDS
 
 PAGES = '''
 """Pages that are made up by their addresses."""
@@ -22,6 +23,7 @@ from pathlib import Path
 from pydantic import Field
 
 from swath import Failed, Failure, FailureKind, HttpScraper, Input, NotFound, Output, Page, WebPage, scraper
+from tests.bounds import HANGING_SECONDS
 
 
 class Address(Input):
@@ -87,7 +89,7 @@ async def served(api: Api) -> AsyncIterator[httpx.AsyncClient]:
     listener = Listener(make_app(api.controller), bound, 1.0, per_address)
     await listener.start()
     try:
-        async with httpx.AsyncClient(base_url=url_of(bound), timeout=20) as client:
+        async with httpx.AsyncClient(base_url=url_of(bound), timeout=HANGING_SECONDS) as client:
             yield client
     finally:
         api.controller.hub.end_streams()

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from tests.bounds import HANGING_SECONDS
 from tests.warm import run_warm
 
 __all__ = ["Place", "Served", "free_port"]
@@ -105,7 +106,7 @@ class Place:
             line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
             found = re.search(r"http://\S+?:\d+", line)
             assert found, line + (await process.stderr.read()).decode()
-            async with httpx.AsyncClient(base_url=found[0], timeout=30) as client:
+            async with httpx.AsyncClient(base_url=found[0], timeout=HANGING_SECONDS) as client:
                 yield Served(process, client, found[0])
         finally:
             if process.returncode is None:

@@ -14,6 +14,7 @@ from swath.entrypoints.api import doorkeeper, event_stream
 from swath.entrypoints.api.watch import Event
 from tests.api.pages import served
 from tests.api.running import Api
+from tests.bounds import HANGING_SECONDS
 
 if TYPE_CHECKING:
     import httpx
@@ -50,7 +51,7 @@ class Reader:
         assert not await self._until("no line begins like this")
 
     async def _until(self, prefix: str) -> bool:
-        async with asyncio.timeout(30):  # against hanging
+        async with asyncio.timeout(HANGING_SECONDS):  # against hanging
             async for line in self._lines:
                 if line.startswith(prefix):
                     return True

@@ -24,6 +24,7 @@ from swath.entrypoints.api.watch import Watch, status_event
 from swath.ports.job_store import Batch
 from swath.ports.store import Store
 from swath.testing.clock import FakeClock
+from tests.bounds import HANGING_SECONDS
 
 pytestmark = pytest.mark.req("I2", "I3")
 
@@ -79,7 +80,7 @@ async def finish(store: Store, job_id: str = "j") -> None:
 async def test_a_task_that_ends_is_told_to_all_who_wait_and_read_once_for_them(store: Counting, hub: Hub) -> None:
     async def wait() -> Any:
         async with hub.expecting("j", "t") as expected:
-            return await expected.ended(10)
+            return await expected.ended(HANGING_SECONDS)
 
     waiting = [asyncio.create_task(wait()) for _ in range(50)]
     await asyncio.sleep(0)
@@ -96,7 +97,7 @@ async def test_what_ends_before_anybody_waits_is_found_all_the_same(store: Count
         await order(store)
         await finish(store)
         await asyncio.sleep(0.05)
-        record = await expected.ended(5)
+        record = await expected.ended(HANGING_SECONDS)
     assert record is not None
 
 
@@ -127,7 +128,7 @@ async def test_trouble_with_the_store_passes(store: Counting, hub: Hub, monkeypa
         await finish(store)
         await asyncio.sleep(0.1)
         store.away = False
-        assert await expected.ended(10) is not None
+        assert await expected.ended(HANGING_SECONDS) is not None
 
 
 async def test_nothing_listens_while_nobody_waits(store: Counting, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +143,7 @@ async def test_nothing_listens_while_nobody_waits(store: Counting, hub: Hub, mon
     assert store.asked == asked
     async with hub.expecting("j", "t") as expected:
         await finish(store)
-        assert await expected.ended(5) is not None
+        assert await expected.ended(HANGING_SECONDS) is not None
     assert store.listeners == 2
 
 
@@ -188,7 +189,7 @@ async def test_what_another_process_has_done_is_noticed(tmp_path: Path, monkeypa
             await order(ours)
             await asyncio.sleep(0.2)
             await finish(theirs)
-            record = await expected.ended(10)
+            record = await expected.ended(HANGING_SECONDS)
         assert record is not None
         assert record.state is ItemState.SUCCESS
     finally:

@@ -17,6 +17,7 @@ from swath.entrypoints.api.app import make_app
 from swath.entrypoints.api.listen import Listener, bind, url_of
 from tests.api.pages import served as listening
 from tests.api.running import Api, check_envelope, running
+from tests.bounds import HANGING_SECONDS
 
 GOOD = {"job_id": "a/b c", "scraper_id": "example-mock", "items": [{"item_id": "x/y%2Fz", "input": {"x": 1}}]}
 
@@ -27,7 +28,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Api, httpx.AsyncClient]]
         bound = bind("127.0.0.1", 0)
         listener = Listener(make_app(api.controller), bound, 1.0)
         await listener.start()
-        async with httpx.AsyncClient(base_url=url_of(bound), timeout=20) as client:
+        async with httpx.AsyncClient(base_url=url_of(bound), timeout=HANGING_SECONDS) as client:
             yield api, client
         listener.stop()
         await listener.ended()

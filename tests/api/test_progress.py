@@ -12,6 +12,7 @@ import pytest
 from swath.domain.errors import Conflict
 from swath.entrypoints.api import progress
 from swath.entrypoints.api.progress import Progress, Work, failing_in_line
+from tests.bounds import HANGING_SECONDS
 
 pytestmark = pytest.mark.req("I1", "R4", "R7")
 
@@ -78,6 +79,6 @@ async def test_work_that_nobody_reads_any_more_stops_at_its_next_step() -> None:
     lines = failing_in_line(_lines(Work(gated, 10)))
     await anext(lines)
     asyncio.get_running_loop().call_later(0.05, gated.gate.set)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGING_SECONDS):
         await lines.aclose()
     assert gated.steps == 1

@@ -14,6 +14,7 @@ from swath.backends.embedded.database import Database
 from swath.testing.sync_bench import measure
 from tests.api.pages import with_pages
 from tests.api.running import Api
+from tests.bounds import HANGING_SECONDS
 
 pytestmark = pytest.mark.req("I3")
 
@@ -21,11 +22,19 @@ SYNC = "/api/v1/scrape/sync"
 BODY = {"target_type": "page", "target_url": "https://shop.example/one"}
 
 
+async def at_rest(api: Api) -> None:
+    """Waits until the job of the scrape is wound up, and the worker looks for others."""
+    async with asyncio.timeout(HANGING_SECONDS):
+        while not all(job.state.terminal for job in await api.services.store.jobs()):
+            await asyncio.sleep(0.05)
+    await asyncio.sleep(0.5)
+
+
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
     async with with_pages(tmp_path) as opened:
         await opened.data("POST", SYNC, json=BODY)  # whatever is done once
-        await asyncio.sleep(1.5)  # until its job is wound up
+        await at_rest(opened)
         yield opened
 
 
@@ -36,7 +45,7 @@ async def test_the_answer_waits_for_three_commits(api: Api, monkeypatch: pytest.
 
     def counted(self: Database, asked_at: float, change: Any, *args: Any, **kwargs: Any) -> Any:
         if len(commits) >= 3:
-            answered.wait(20)  # whatever else is to be written comes after the answer
+            answered.wait(HANGING_SECONDS)  # whatever else is to be written comes after the answer
         connection = self._write_connection
         before = 0 if connection is None else connection.total_changes
         answer = whole(self, asked_at, change, *args, **kwargs)
@@ -46,7 +55,7 @@ async def test_the_answer_waits_for_three_commits(api: Api, monkeypatch: pytest.
 
     monkeypatch.setattr(Database, "_write", counted)
     try:
-        await asyncio.wait_for(api.data("POST", SYNC, json=BODY), 60)
+        await asyncio.wait_for(api.data("POST", SYNC, json=BODY), HANGING_SECONDS)
         assert commits == ["_order", "claim", "finish"]
     finally:
         answered.set()
@@ -62,7 +71,7 @@ def polling_seldom(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
 async def scrape_a_few(api: Api) -> None:
     for n in range(4):
         await asyncio.sleep(0.4)  # the worker has come to rest
-        body = {**BODY, "target_url": f"https://shop.example/{n}", "timeout_seconds": 20}
+        body = {**BODY, "target_url": f"https://shop.example/{n}", "timeout_seconds": 60}
         assert (await api.data("POST", SYNC, json=body))["status"] == "completed"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from swath.entrypoints.cli.session import TOGETHER_SECONDS
 from tests.api.serving import Place, free_port
 from tests.backends.freezing import frozen_in
 from tests.bounds import HANGING_SECONDS
@@ -235,7 +236,7 @@ async def test_it_drains_when_told_to_stop(place: Place) -> None:
 
 async def _read_events(client: httpx.AsyncClient, path: str, begun: asyncio.Event) -> bytes:
     seen = b""
-    async with client.stream("GET", path, timeout=30) as answer:
+    async with client.stream("GET", path, timeout=HANGING_SECONDS) as answer:
         async for chunk in answer.aiter_bytes():
             seen += chunk
             begun.set()
@@ -266,9 +267,12 @@ async def test_a_second_signal_leaves_at_once(place: Place) -> None:
         body = {"job_id": "slow", "scraper_id": "slow", "items": [{"item_id": "1", "input": {"seconds": 30}}]}
         await served.ask("POST", "/jobs", json=body)
         await served.until("slow", "running")
-        await asyncio.sleep(0.3)
         served.process.send_signal(signal.SIGINT)
-        await asyncio.sleep(1.0)
+        assert served.process.stderr is not None
+        async with asyncio.timeout(HANGING_SECONDS):
+            while b"swath: " not in await served.process.stderr.readline():  # it has heard the first
+                pass
+        await asyncio.sleep(2 * TOGETHER_SECONDS)
         assert served.process.returncode is None
         assert await served.stopped(signal.SIGINT) == 130
 

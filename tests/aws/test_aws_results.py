@@ -27,6 +27,7 @@ from swath.testing.clock import FakeClock
 from swath.testing.contracts import ResultStorageContract
 from swath.testing.contracts.orders import order
 from tests.aws.storages import all_files, item, results
+from tests.bounds import HANGING_SECONDS
 
 MIB = 1 << 20
 
@@ -50,7 +51,7 @@ class TestS3Results(ResultStorageContract):
 async def fetched(link: str) -> tuple[int, dict[str, str], bytes]:
     def ask() -> tuple[int, dict[str, str], bytes]:
         parts = urlsplit(link)
-        with contextlib.closing(http.client.HTTPConnection(parts.netloc, timeout=10)) as connection:
+        with contextlib.closing(http.client.HTTPConnection(parts.netloc, timeout=HANGING_SECONDS)) as connection:
             connection.request("GET", f"{parts.path}?{parts.query}", headers={"Accept-Encoding": "gzip"})
             answer = connection.getresponse()
             return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()

@@ -152,7 +152,7 @@ async def test_what_comes_for_one_who_no_longer_waits_goes_to_another_at_once(sq
     assert await first.wait(0.3) is None  # its requests go on waiting for a moment
     await second.announce([Hint(job_id="j")])
     await asyncio.sleep(0.3)
-    assert await second.wait(5) == Hint(job_id="j")
+    assert await second.wait(HANGING_SECONDS) == Hint(job_id="j")
 
 
 @pytest.mark.req("Q3")
@@ -169,7 +169,7 @@ async def test_who_has_nothing_to_wait_for_does_not_touch_the_queue(sqs: Sqs) ->
 async def test_a_queue_that_was_deleted_is_missed_soon_and_used_again_when_it_is_back(sqs: Sqs) -> None:
     queue = sqs.open()
     await queue.announce([Hint(job_id="before")])
-    assert await queue.wait(5) == Hint(job_id="before")
+    assert await queue.wait(HANGING_SECONDS) == Hint(job_id="before")
     await sqs.drop()
     with pytest.raises(StoreUnavailable) as caught:
         await asyncio.wait_for(queue.wait(600), HANGING_SECONDS)
@@ -179,7 +179,7 @@ async def test_a_queue_that_was_deleted_is_missed_soon_and_used_again_when_it_is
             await trouble
     await sqs.make()
     await queue.announce([Hint(job_id="after")])
-    assert await queue.wait(5) == Hint(job_id="after")
+    assert await queue.wait(HANGING_SECONDS) == Hint(job_id="after")
 
 
 @pytest.mark.req("Z9", "W2")
@@ -187,7 +187,7 @@ async def test_a_queue_that_does_not_answer_is_missed_soon_and_holds_up_nobody(s
     faults = Faults(1, Rates())
     queue = sqs.open(faults)
     await queue.announce([Hint(job_id="j")])
-    assert await queue.wait(5) is not None
+    assert await queue.wait(HANGING_SECONDS) is not None
     faults.down.add("sqs")
     with pytest.raises(StoreUnavailable) as caught:
         await asyncio.wait_for(queue.wait(600), HANGING_SECONDS)
@@ -232,7 +232,7 @@ async def test_a_message_that_is_no_hint_is_thrown_away(sqs: Sqs) -> None:
     await sqs.put("{not json")
     await sqs.put('{"chunk": 3}')
     await queue.announce([Hint(job_id="j")])
-    assert await queue.wait(5) == Hint(job_id="j")
+    assert await queue.wait(HANGING_SECONDS) == Hint(job_id="j")
     await asyncio.sleep(HINT_LEASE_SECONDS)
     assert await queue.waiting() <= 1
 

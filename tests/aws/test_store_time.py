@@ -20,6 +20,7 @@ from swath.domain.job import WaitingFor
 from swath.testing.aws_servers import Endpoints
 from swath.testing.clock import FakeClock
 from tests.aws.simulated_fleet import HostClock
+from tests.bounds import HANGING_SECONDS
 from tests.sites.simulation import play
 
 HALF_AN_HOUR = 1_800.0
@@ -98,7 +99,7 @@ async def test_the_time_is_kept_exact_in_the_background_and_nobody_waits_for_it(
     asked = store.asked
     for _ in range(int(HALF_AN_HOUR / 10)):
         await play(clock, 10.0)
-        await asyncio.wait_for(time.settle(lambda: store.ask(time)), 30)
+        await asyncio.wait_for(time.settle(lambda: store.ask(time)), HANGING_SECONDS)
         assert time.error_seconds < 0.05
     assert 0 < store.asked - asked < HALF_AN_HOUR / 5
 
@@ -126,7 +127,7 @@ async def test_a_store_that_answers_slowly_or_without_a_date_holds_nobody_up_for
     await settled(clock, slow, store)
     assert slow.error_seconds < 0.6
     asked = store.asked
-    await asyncio.wait_for(slow.settle(lambda: store.ask(slow)), 30)
+    await asyncio.wait_for(slow.settle(lambda: store.ask(slow)), HANGING_SECONDS)
     assert store.asked == asked, "it does not try again at once"
 
     mute = StoreTime(HostClock(clock, 0.0, skew_seconds=7.0))
@@ -135,7 +136,7 @@ async def test_a_store_that_answers_slowly_or_without_a_date_holds_nobody_up_for
         mute.heard(None, mute.boot())
         mute.heard("nonsense", mute.boot())
 
-    await asyncio.wait_for(mute.settle(unanswered), 30)
+    await asyncio.wait_for(mute.settle(unanswered), HANGING_SECONDS)
     assert mute.from_boot(0.0) == clock.now() - clock.boot() + 7.0, "then its own clock is all that there is"
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from swath.backends.embedded import opening
+from swath.backends.embedded.store import EmbeddedStore
+from swath.domain.selection import Selection
+from swath.testing.clock import FakeClock
+from swath.testing.contracts.orders import end_job, ready, run_all, webhook
 from swath.testing.lock_times.__main__ import main
-from swath.testing.lock_times.meter import Held
+from swath.testing.lock_times.meter import Held, Meter, metered
 from swath.testing.lock_times.report import excesses
 from swath.testing.lock_times.work import Plan, measure
 from swath.testing.tables import marks
@@ -15,6 +23,12 @@ from swath.testing.tables import marks
 PLAN = Plan(items=12_000, others=6_000, large_inputs=16, leases=60, durable=False)
 MOST_ROWS = 5_000
 MOST_BYTES = 8 << 20
+MANY = 6_000  # more than one transaction may write
+LARGE = 12  # of 1 MB: more bytes than it may write
+FORMER = (  # as a store of version 5 was
+    "".join(f"ALTER TABLE jobs DROP COLUMN {column};" for column in ("reopened", "unfinished", "scraper_versions"))
+    + "UPDATE meta SET value = 5 WHERE key = 'schema'"
+)
 MOST_LEASE_BYTES = 5 << 20  # 4 MiB of inputs, and what SQLite adds
 
 
@@ -49,6 +63,72 @@ async def test_a_build_that_does_not_cut_is_caught(tmp_path: Path, monkeypatch: 
     assert steps == {"load", "retry", "rescue", "cancel", "delete"}
     assert largest_of_large_claims(held) > MOST_LEASE_BYTES
     assert len(excesses(held)) >= len(steps)
+
+
+@pytest.mark.req("Z10", "Q2", "S4")
+@pytest.mark.parametrize("former", [False, True], ids=["restart", "upgrade"])
+async def test_opening_a_store_writes_no_more_at_once_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, former: bool
+) -> None:
+    """After a restart of the machine, and after an upgrade, all that waits is due: items and webhooks."""
+    await _with_much_that_waits(tmp_path, former=former)
+    written: list[tuple[int, int]] = []
+    connect = opening._connect
+
+    def counted(path: Path, **options: Any) -> sqlite3.Connection:
+        return metered(connect(path, **options), path, lambda _what, _seconds, rows, size: written.append((rows, size)))
+
+    monkeypatch.setattr(opening, "_connect", counted)
+    await EmbeddedStore.open(tmp_path, FakeClock()).close()
+    assert max(rows for rows, _ in written) <= MOST_ROWS
+    assert max(size for _, size in written) <= MOST_BYTES
+    with closing(sqlite3.connect(tmp_path / "swath.db")) as db:
+        assert db.execute("SELECT count(*) FROM webhooks WHERE due_at = 0").fetchone() == (MANY,)
+        assert db.execute("SELECT count(*) FROM waiting WHERE due > 0").fetchone() == (MANY if former else 0,)
+    assert sum(rows for rows, _ in written) >= MANY
+
+
+async def _with_much_that_waits(folder: Path, *, former: bool) -> None:
+    """As many items and webhooks wait as no transaction may write; for what comes after an upgrade, or a restart."""
+    store = EmbeddedStore.open(folder, FakeClock())
+    await ready(store, items=1)
+    await run_all(store)
+    await end_job(store, webhook=webhook(due_at=1_750_000_000.0))
+    await store.close()
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+    with closing(sqlite3.connect(folder / "swath.db")) as db, db:
+        columns = "webhook_id, url, state, due_at, tries, revision, created_at, summary, zeroblob(3000)"
+        db.execute(f"{numbers}INSERT INTO webhooks SELECT i, 1, {columns} FROM n, webhooks", (MANY,))
+        sizes = f"zeroblob(CASE WHEN i > {MANY - LARGE} THEN 1000000 ELSE 100 END)"
+        db.execute(
+            f"{numbers}INSERT INTO items (job_no, seq, item_id, input, due) SELECT 1, i, i, {sizes}, 50 FROM n",
+            (MANY + 1,),
+        )
+        db.execute("INSERT INTO waiting SELECT job_no, 1, due, seq FROM items WHERE due > 0")
+        if former:
+            db.executescript(FORMER)
+        else:
+            db.execute("UPDATE meta SET value = 'another' WHERE key = 'boot'")
+
+
+@pytest.mark.req("Z10", "J5")
+async def test_what_a_killed_retry_has_listed_is_removed_in_pieces(tmp_path: Path) -> None:
+    store = EmbeddedStore.open(tmp_path, FakeClock())
+    await ready(store, items=1)
+    await run_all(store)
+    await end_job(store)
+    with closing(sqlite3.connect(tmp_path / "swath.db")) as db, db:  # as it has left the store
+        db.execute("INSERT INTO meta VALUES ('retries', 4)")
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= ?)"
+        db.execute(f"{numbers} INSERT INTO waiting SELECT 1, 4, 0, i FROM n", (MANY,))
+    meter = Meter()
+    meter.watch(store, durable=False)
+    await store.retry("job", Selection(since=0.0))
+    await store.close()
+    assert sum(one.rows for one in meter.held) >= MANY
+    assert max(one.rows for one in meter.held) <= MOST_ROWS
+    with closing(sqlite3.connect(tmp_path / "swath.db")) as db:
+        assert db.execute("SELECT seq FROM waiting").fetchall() == [(1,)]
 
 
 def test_the_command_prints_the_lock_times_and_puts_them_into_a_page(

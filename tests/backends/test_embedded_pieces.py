@@ -36,6 +36,7 @@ from swath.testing.contracts.orders import (
     success,
 )
 from swath.testing.crash import KILLED
+from tests.bounds import HANGING_SECONDS
 
 pytestmark = pytest.mark.req("Z1", "Z10", "J5")
 
@@ -81,7 +82,7 @@ def opened_in(folder: Path) -> EmbeddedStore:
 
 
 def sql(folder: Path, statement: str, *values: object) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(folder / "swath.db", isolation_level=None, timeout=30)) as db:
+    with closing(sqlite3.connect(folder / "swath.db", isolation_level=None, timeout=HANGING_SECONDS)) as db:
         return db.execute(statement, values).fetchall()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from swath.backends.embedded.identity import OpenFiles
+from swath.backends.embedded.opening import open_writer
 from swath.backends.embedded.site_book import EmbeddedSiteBook
 from swath.backends.embedded.store import EmbeddedStore
 from swath.domain.errors import StoreReplaced, UserError
@@ -118,6 +119,17 @@ async def test_a_store_that_is_removed_is_not_made_anew_by_who_had_it(tmp_path: 
         await store.pause("job")
     await store.close()
     assert not (tmp_path / "swath.db").exists()
+
+
+def test_a_file_that_vanishes_while_it_is_opened_is_not_made_anew(tmp_path: Path) -> None:
+    files = OpenFiles(tmp_path / "swath.db")
+    assert files.mode == "rwc", "nobody has made it yet"
+    files.opened((tmp_path / "swath.db").touch)
+    (tmp_path / "swath.db").unlink()
+    for one in (files, OpenFiles(tmp_path / "swath.db", must_exist=True)):
+        with pytest.raises(sqlite3.OperationalError):  # removed after it was looked at
+            open_writer(tmp_path / "swath.db", mode=one.mode)
+        assert not (tmp_path / "swath.db").exists()
 
 
 async def test_to_close_a_store_that_was_replaced_leaves_the_new_one_alone(tmp_path: Path) -> None:

@@ -185,6 +185,22 @@ def scraps(folder: Path) -> int:
 
 
 @pytest.mark.req("Z10")
+@pytest.mark.parametrize("mib", [7.0, 7.96])
+def test_no_store_is_written_anew_of_which_the_log_would_be_too_large(tmp_path: Path, mib: float) -> None:
+    """A page takes a little more in the log than in the file."""
+    with closing(sqlite3.connect(tmp_path / "store", isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE rows (data)")
+        db.execute("INSERT INTO rows VALUES (zeroblob(?))", (int(mib * (1 << 20)),))
+        is_small = scrubbing._is_small(db)
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert (tmp_path / "store").stat().st_size <= MAX_BYTES
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute("VACUUM")
+        assert is_small == ((tmp_path / "store-wal").stat().st_size <= MAX_BYTES) == (mib < 7.5)
+
+
+@pytest.mark.req("Z10")
 async def test_the_command_of_the_page_shrinks_a_large_store_and_leaves_nothing_of_deleted_jobs(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "manage-jobs.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^python3 -c '(import sqlite3; .*VACUUM.*)'$", page, re.MULTILINE)

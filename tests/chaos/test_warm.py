@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from swath.testing.chaos.warm import Warm
+from tests.bounds import HANGING_SECONDS
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -39,10 +40,10 @@ async def test_a_command_that_still_runs_ends_with_the_context_and_has_no_exit_c
     log = tmp_path / "log"
     async with Warm() as warm:
         working = asyncio.create_task(warm.run(["worker"], environment(tmp_path), log))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANGING_SECONDS):
             while not marked(tmp_path):
                 await asyncio.sleep(0.05)
     assert await working is None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGING_SECONDS):
         while marked(tmp_path):
             await asyncio.sleep(0.05)

@@ -13,7 +13,7 @@ import pytest
 
 from swath.pipeline.accept.batches import BATCH_ROWS
 from swath.testing.crash import KILLED
-from tests.api.serving import Place, Served, free_port
+from tests.api.serving import Place, Served
 
 pytestmark = pytest.mark.req("J2", "C1")
 
@@ -154,7 +154,7 @@ async def test_what_packs_to_almost_nothing_is_not_taken_for_a_bomb(place: Place
 
 @pytest.mark.req("I5")
 async def test_a_key_that_may_not_delete_leaves_the_rows_before_and_says_so(place: Place) -> None:
-    async with place.serving("--no-worker", "--port", str(free_port())) as served:
+    async with place.serving("--no-worker") as served:
         code, key, err = await place.run("keys", "create", "loader", "--scope", "submit")
         assert code == 0, err
         place.environment["SWATH_SERVICE_KEY"] = key.strip()

@@ -11,6 +11,7 @@ import pytest
 from swath.domain.failure import FailureKind
 from swath.testing.hostile import BEHAVIOURS
 from swath.testing.hostile.table import GROUPS, markdown
+from tests.bounds import HANGING_SECONDS
 
 pytestmark = pytest.mark.req("Z6", "G1")
 
@@ -44,7 +45,7 @@ def test_the_command_serves_it_and_lists_every_address(tmp_path: Path) -> None:
             listed = [process.stdout.readline().split("  ", 1)[0] for _ in BEHAVIOURS]
             names = [url.rpartition("/")[2] for url in listed]
             assert names == list(BEHAVIOURS)
-            with urllib.request.urlopen(listed[names.index("no-type")], timeout=10) as answer:
+            with urllib.request.urlopen(listed[names.index("no-type")], timeout=HANGING_SECONDS) as answer:
                 assert b"untyped" in answer.read()
             assert authority.read_text().startswith("-----BEGIN CERTIFICATE-----")
         finally:

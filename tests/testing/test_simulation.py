@@ -20,6 +20,7 @@ from swath.testing.simulation.table import MemoryTable
 from swath.testing.simulation.truth import Truth
 from swath.testing.simulation.turns import BOUND
 from swath.testing.simulation.world import World
+from tests.bounds import HANGING_SECONDS
 
 BROKEN_SEEDS: Final = range(7, 11)  # each of the broken builds goes wrong with the first, or soon after
 
@@ -28,7 +29,7 @@ TINY: Final = msgspec.structs.replace(SHORT, workers=6, items=600, most_limit=8,
 
 
 def run(seed: int, broken: Broken | None = None, size: Size = SHORT) -> Simulated:
-    return asyncio.run(asyncio.wait_for(simulate(make_plan(size, seed), broken), 50))
+    return asyncio.run(asyncio.wait_for(simulate(make_plan(size, seed), broken), HANGING_SECONDS))
 
 
 @pytest.mark.req("S1", "S3", "S4", "Z1", "Z3")

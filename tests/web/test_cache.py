@@ -22,6 +22,7 @@ from swath.web.cache import LARGEST_BYTES, AttemptCache, Claim, Key, ResponseCac
 from swath.web.gate import OpenGate
 from swath.web.session import WebSession
 from swath.web.transport import Headers, Request, Response
+from tests.bounds import HANGING_SECONDS
 from tests.web.sites import answer
 
 pytestmark = pytest.mark.req("H4")
@@ -477,4 +478,4 @@ async def test_a_claim_is_settled_whatever_happens_in_it() -> None:
         assert isinstance(claim, Claim)
         with pytest.raises(type(error)), claim:
             raise error
-    assert isinstance(await asyncio.wait_for(cache.find(key, nullcontext), 1.0), Claim)
+    assert isinstance(await asyncio.wait_for(cache.find(key, nullcontext), HANGING_SECONDS), Claim)

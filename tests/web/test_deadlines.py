@@ -7,6 +7,7 @@ import pytest
 
 from swath.web.deadlines import Deadlines, TimeLimit
 from tests.bounds import HANGING_SECONDS
+from tests.virtual_time import at_once
 
 pytestmark = pytest.mark.req("H1", "H3")
 
@@ -32,6 +33,7 @@ async def test_each_ends_at_its_own_time_whatever_the_order_in_which_they_began(
         assert seconds - 0.002 <= took < seconds + HANGING_SECONDS
 
 
+@at_once
 async def test_a_block_that_ends_in_time_is_left_alone_and_the_others_are_not() -> None:
     deadlines = Deadlines()
     later = asyncio.create_task(over_after(deadlines, 0.1))

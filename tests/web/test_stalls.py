@@ -6,6 +6,7 @@ import pytest
 from swath.web.deadlines import Deadlines, TimeLimit
 from swath.web.decode import Body
 from swath.web.stalls import Pace, Stalls
+from tests.virtual_time import run_at_once
 
 pytestmark = pytest.mark.req("H3", "Z6")
 
@@ -35,35 +36,38 @@ async def read(chunks: list[tuple[float, bytes]], grace_seconds: float = WINDOW_
     return pace.too_slow
 
 
-async def test_a_body_may_begin_slowly() -> None:
+def test_a_body_may_begin_slowly() -> None:
     slow = [(0.6, b""), (0.0, ENOUGH)]
-    assert not await read(slow, grace_seconds=5)
-    assert await read(slow)
+    assert not run_at_once(read(slow, grace_seconds=5))
+    assert run_at_once(read(slow))
 
 
-async def test_a_body_that_begins_well_and_then_drips_is_given_up() -> None:
-    assert await read([(0.0, ENOUGH * 10), *[(0.02, b"x")] * 100])
+def test_a_body_that_begins_well_and_then_drips_is_given_up() -> None:
+    assert run_at_once(read([(0.0, ENOUGH * 10), *[(0.02, b"x")] * 100]))
 
 
-async def test_a_body_that_brings_enough_in_every_window_is_not() -> None:
-    assert not await read([(0.05, ENOUGH)] * 20)
+def test_a_body_that_brings_enough_in_every_window_is_not() -> None:
+    assert not run_at_once(read([(0.05, ENOUGH)] * 20))
 
 
-async def test_a_body_that_stops_coming_is_given_up() -> None:
-    assert await read([(0.0, ENOUGH), (30.0, b"")])
+def test_a_body_that_stops_coming_is_given_up() -> None:
+    assert run_at_once(read([(0.0, ENOUGH), (30.0, b"")]))
 
 
 @pytest.mark.parametrize(
     ("unseen_bytes", "seconds", "given_up"), [(0, 0.6, True), (5_000, 0.4, False), (5_000, 1.5, True)]
 )
-async def test_a_body_of_which_nothing_is_seen_has_the_time_that_its_bytes_may_take(
+def test_a_body_of_which_nothing_is_seen_has_the_time_that_its_bytes_may_take(
     unseen_bytes: int, seconds: float, given_up: bool
 ) -> None:
-    stalls, timer = Stalls(Deadlines(), 10_000, WINDOW_SECONDS, WINDOW_SECONDS), _limit()
-    pace = Pace(timer)
-    with suppress(TimeoutError):
-        async with timer:
-            stalls.begin(pace, Body([], 100_000), unseen_bytes=unseen_bytes)
-            await asyncio.sleep(seconds)
-            stalls.end(pace)
-    assert pace.too_slow == given_up
+    async def read_unseen() -> bool:
+        stalls, timer = Stalls(Deadlines(), 10_000, WINDOW_SECONDS, WINDOW_SECONDS), _limit()
+        pace = Pace(timer)
+        with suppress(TimeoutError):
+            async with timer:
+                stalls.begin(pace, Body([], 100_000), unseen_bytes=unseen_bytes)
+                await asyncio.sleep(seconds)
+                stalls.end(pace)
+        return pace.too_slow
+
+    assert run_at_once(read_unseen()) == given_up

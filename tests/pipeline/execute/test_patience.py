@@ -3,10 +3,12 @@ import asyncio
 import pytest
 
 from swath.pipeline.execute.patience import Patience
+from tests.virtual_time import at_once
 
 pytestmark = pytest.mark.req("S2", "H1")
 
 
+@at_once
 async def test_time_spent_waiting_is_not_the_attempts_own() -> None:
     patience = Patience()
     async with patience.limit(0.05):
@@ -15,6 +17,7 @@ async def test_time_spent_waiting_is_not_the_attempts_own() -> None:
         await asyncio.sleep(0.01)
 
 
+@at_once
 async def test_the_rest_of_the_time_counts_as_before() -> None:
     async def attempt(patience: Patience) -> None:
         async with patience.limit(0.05):
@@ -27,6 +30,7 @@ async def test_the_rest_of_the_time_counts_as_before() -> None:
         await attempt(Patience())
 
 
+@at_once
 async def test_the_time_stands_still_until_the_last_of_several_waits_is_over() -> None:
     patience = Patience()
 
@@ -45,6 +49,7 @@ async def test_the_time_stands_still_until_the_last_of_several_waits_is_over() -
     assert asyncio.get_running_loop().time() - began >= 0.169
 
 
+@at_once
 async def test_a_wait_that_is_cancelled_leaves_the_time_running() -> None:
     patience = Patience()
 
@@ -63,6 +68,7 @@ async def test_a_wait_that_is_cancelled_leaves_the_time_running() -> None:
         await attempt()
 
 
+@at_once
 async def test_an_attempt_that_is_cancelled_at_its_end_stays_cancelled() -> None:
     patience = Patience()
 
@@ -76,6 +82,7 @@ async def test_an_attempt_that_is_cancelled_at_its_end_stays_cancelled() -> None
     assert task.cancelled()
 
 
+@at_once
 async def test_it_says_once_that_the_time_is_over_and_nothing_after_the_end() -> None:
     told: list[str] = []
     slow, fast = Patience(), Patience()

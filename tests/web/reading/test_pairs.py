@@ -1,6 +1,7 @@
 import pytest
 
 from swath import Failed, FailureKind, Pairs, parse_html
+from tests.bounds import HANGING_SECONDS
 
 pytestmark = pytest.mark.req("K4")
 
@@ -63,7 +64,7 @@ def test_a_table_that_only_places_other_tables_is_no_pair() -> None:
     assert pairs(html) == {"Owner": "SMITH", "Paid": "$1"}
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(HANGING_SECONDS)
 @pytest.mark.parametrize(
     "html",
     [

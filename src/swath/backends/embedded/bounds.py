@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["MAX_BYTES", "MAX_ROWS", "PAGE_BYTES", "first_piece", "stored_bytes"]
+__all__ = ["FRAME_BYTES", "MAX_BYTES", "MAX_ROWS", "PAGE_BYTES", "first_piece", "stored_bytes"]
 
 MAX_ROWS: Final = 5_000  # inserted, changed or removed by one transaction
 MAX_BYTES: Final = 8 << 20  # written to the log by one transaction
 PAGE_BYTES: Final = 4_096
+FRAME_BYTES: Final = 24  # that the log adds to each page
 
 # What is planned for a piece. The rest is for pages that split, for the nodes above them, and for the job's own row.
 _PIECE_ROWS: Final = 4_000

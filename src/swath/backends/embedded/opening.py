@@ -37,7 +37,7 @@ WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 EMPTY_BUSY_SECONDS: Final = 0.1
 _BOOT_CLOCK_WEBHOOKS: Final = 6  # before this version they waited on the wall clock: now they are due at once
 _ASK_SECONDS: Final = 0.003
-_WAITS: Final = 1_000  # rows of `waiting` that one transaction looks at after a restart of the machine
+_WAITS: Final = 1_000  # that one transaction looks at after a restart of the machine
 CACHE_KIB: Final = 2 * 1024  # of each connection; the system's own cache does the rest, for all processes together
 
 REPAIR: Final = (
@@ -182,6 +182,9 @@ def _check_version(connection: sqlite3.Connection) -> None:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
+    while _waits_by_wall_clock(connection):  # in pieces; what is added meanwhile is little
+        with _transaction(connection):
+            _make_webhooks_due(connection)
     with _transaction(connection):
         former = _upgrade(connection)
         for statement in SCHEMA.split(";\n"):
@@ -192,8 +195,31 @@ def _prepare(connection: sqlite3.Connection) -> None:
         )
         _check_version(connection)
         if former < _BOOT_CLOCK_WEBHOOKS:
-            connection.execute("UPDATE webhooks SET due_at = 0 WHERE due_at IS NOT NULL")
+            connection.execute("UPDATE webhooks SET due_at = 0 WHERE due_at > 0")
     _forget_other_boots(connection)
+
+
+def _waits_by_wall_clock(connection: sqlite3.Connection) -> bool:
+    """Whether there are webhooks that a former version has put off."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'webhooks_due'").fetchone() is None:
+        return False
+    if _version_of(connection) >= _BOOT_CLOCK_WEBHOOKS:
+        return False
+    return connection.execute("SELECT 1 FROM webhooks WHERE due_at > 0 LIMIT 1").fetchone() is not None
+
+
+def _make_webhooks_due(connection: sqlite3.Connection) -> int:
+    """Makes the next webhooks due that wait, as many as one transaction may. Answers with how many that were."""
+    rows = connection.execute(
+        "SELECT job_no, generation, length(summary) + length(deliveries) FROM webhooks INDEXED BY webhooks_due "
+        "WHERE due_at > 0 LIMIT ?",
+        (_WAITS,),
+    ).fetchall()
+    due = rows[: first_piece((2, 3 * PAGE_BYTES + stored_bytes(size)) for *_, size in rows)]
+    connection.executemany(
+        "UPDATE webhooks SET due_at = 0 WHERE job_no = ? AND generation = ?", [key for *key, _ in due]
+    )
+    return len(due)
 
 
 @contextmanager
@@ -232,7 +258,8 @@ def _forget_other_boots(connection: sqlite3.Connection) -> None:
 
 
 def _forget_waits(connection: sqlite3.Connection, after: _WaitKey) -> _WaitKey | None:
-    """Makes the next waits due, as many as one transaction may. Answers with the last of them; None when all are."""
+    """Makes the next items due that wait, and then webhooks, as many as one transaction may. Answers with the last of
+    the items; None when all are due."""
     rows = connection.execute(
         "SELECT w.job_no, w.rank, w.due, w.seq, length(i.input) FROM waiting AS w "
         "JOIN items AS i ON i.job_no = w.job_no AND i.seq = w.seq "
@@ -240,11 +267,12 @@ def _forget_waits(connection: sqlite3.Connection, after: _WaitKey) -> _WaitKey |
         "ORDER BY w.job_no, w.rank, w.due, w.seq LIMIT ?",
         (*after, _WAITS),
     ).fetchall()
+    if not rows and _make_webhooks_due(connection):
+        return after
     if not rows:
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot_id(),))
         connection.execute("UPDATE leases SET expires = 0, renewed = 0")
         connection.execute("UPDATE endings SET due = 0 WHERE due > 0")
-        connection.execute("UPDATE webhooks SET due_at = 0 WHERE due_at > 0")
         return None
     due = rows[: first_piece((2, 3 * PAGE_BYTES + stored_bytes(size)) for *_, size in rows)]
     connection.executemany(

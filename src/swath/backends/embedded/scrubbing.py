@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from swath.backends.embedded.bounds import MAX_BYTES
+from swath.backends.embedded.bounds import FRAME_BYTES, MAX_BYTES
 from swath.backends.embedded.opening import empty_log, run_in_turn
 
 __all__ = ["Scrubber", "note_scraps"]
@@ -81,4 +81,4 @@ def _scraps(db: sqlite3.Connection) -> int | None:
 def _is_small(db: sqlite3.Connection) -> bool:
     """Whether all of the file may be written by one transaction."""
     (pages,), (page_bytes,) = db.execute("PRAGMA page_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
-    return bool(pages * page_bytes <= MAX_BYTES)
+    return bool(pages * (page_bytes + FRAME_BYTES) <= MAX_BYTES)

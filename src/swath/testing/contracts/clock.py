@@ -42,7 +42,7 @@ class ClockContract:
         assert clock.boot() - before >= 0.005
 
     async def test_sleep_of_zero_or_less_returns_at_once(self, clock: Clock) -> None:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await clock.sleep(0)
             await clock.sleep(-5)
 

@@ -19,12 +19,16 @@ import msgspec
 
 from swath.backends.embedded.store import EmbeddedStore
 
-__all__ = ["Held", "Meter"]
+__all__ = ["Hear", "Held", "Meter", "metered"]
 
 _HEAD_BYTES: Final = 32
 _HEAD: Final = struct.Struct(">8xI4xQ")  # page size, salts
 _FRAME: Final = struct.Struct(">8xQ8x")  # salts
 _CHECKPOINT_FRAMES: Final = 1_000  # as many as SQLite lets come together by itself
+
+
+Hear = Callable[[str, float, int, int], None]
+"""What takes the lock, for how many seconds, and how many rows and bytes it wrote."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -52,17 +56,22 @@ class Meter:
             raise ValueError("the store cannot be written to")
         if not durable:
             connection.execute("PRAGMA synchronous = OFF")
-        put_in: Any = _MeteredConnection(connection, _Log(database.path), self._hear)
-        database._write_connection = put_in  # noqa: SLF001
+        database._write_connection = metered(connection, database.path, self._hear)  # noqa: SLF001
 
     def _hear(self, what: str, seconds: float, rows: int, size: int) -> None:
         self.held.append(Held(self.step, what, seconds, rows, size))
 
 
+def metered(connection: sqlite3.Connection, path: Path, hear: Hear) -> sqlite3.Connection:
+    """Something that does what the connection does, and tells of every transaction."""
+    put_in: Any = _MeteredConnection(connection, _Log(path), hear)
+    return put_in  # type: ignore[no-any-return]  # SQLite's own class cannot be put around another
+
+
 class _MeteredConnection:
     """Does everything that the connection in it does."""
 
-    def __init__(self, connection: sqlite3.Connection, log: _Log, hear: Callable[[str, float, int, int], None]) -> None:
+    def __init__(self, connection: sqlite3.Connection, log: _Log, hear: Hear) -> None:
         self._connection = connection
         self._log = log
         self._hear = hear
