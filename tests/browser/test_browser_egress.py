@@ -69,7 +69,7 @@ class Net:
         """In a context of its own, with an exit of its own."""
         self.way, self.canary.hits = StraightWay(), []
         async with exits([f"127.0.0.1:{self.pages.port}"], {**NAMES, **names}, guard=guard) as made:
-            exit_ = await made.open()
+            exit_ = await made.open(self.launched.user)
             exit_.serve(self.way, PLENTY)
             async with asyncio.timeout(60):
                 context = await self.launched.browser.new_context(proxy={"server": f"http://127.0.0.1:{exit_.port}"})
