@@ -111,8 +111,13 @@ async def _own_user() -> OwnUser:
     try:
         return await asyncio.shield(taking)
     except asyncio.CancelledError:
-        taking.add_done_callback(lambda taken: taken.cancelled() or taken.exception() or taken.result().release())
+        taking.add_done_callback(_give_back)
         raise
+
+
+def _give_back(taken: asyncio.Future[OwnUser]) -> None:
+    if not taken.cancelled() and taken.exception() is None:
+        taken.result().release()
 
 
 class _Traces:

@@ -131,9 +131,9 @@ class Saving:
     async def _made_by_page(self, download: Download, most_bytes: int, too_much: asyncio.Future[None]) -> Page:
         path = await self._written(download, most_bytes, too_much)
         running = self._running
-        where = (None, None) if running is None else (running.downloads, running.user)
+        folder, user = (None, None) if running is None else (running.downloads, running.user)
         try:
-            body = await asyncio.to_thread(read_made, path, *where, most_bytes)
+            body = await asyncio.to_thread(read_made, path, folder, user, most_bytes)
         except Failed as failed:
             _log.warning("%s: %s", self._hands.calls.page.url, failed.failure.message)
             raise
