@@ -27,7 +27,6 @@ from swath.domain.policy import Timeouts
 from swath.testing.clock import FakeClock
 from swath.testing.proxies.certificates import Authority
 from swath.web.egress.guard import Guard, Target
-from tests.browser.exit_scene import NOBODY
 from tests.browser.visiting import RecordingGate, Stand
 from tests.web.sites import TableResolver
 
@@ -142,7 +141,7 @@ class PublicScene:
         """Imports a recording and plays it. The page is still there inside the block."""
         recording = import_recording(text.replace("<test-port>", str(self.site.port)), name).recording
         check_recording(recording, name, javascript=False)
-        exit_ = await self.exits.open()
+        exit_ = await self.exits.open(self.launched.user)
         context = await self.launched.browser.new_context(
             proxy={"server": f"http://127.0.0.1:{exit_.port}"},
             ignore_https_errors=True,  # the certificate is one of the test's own
@@ -177,7 +176,7 @@ async def public_scene(launched: Launched) -> AsyncIterator[PublicScene]:
             TableResolver({name: ["127.0.0.1"] for name in NAMES}), FakeClock(), allow_private=allowed
         )
         guard.site_port = site.port
-        exits = Exits(guard, users=[NOBODY])
+        exits = Exits(guard)
         await exits.start()
         stack.push_async_callback(exits.close)
         yield PublicScene(launched, site, exits)

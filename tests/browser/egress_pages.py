@@ -85,7 +85,7 @@ SURE = frozenset(
         *("iframe", "iframe-redirect", "iframe-refresh", "iframe-location", "srcdoc", "data", "object", "embed"),
         *("video", "audio", "poster", "svg-image", "form", "fetch", "fetch-cors", "fetch-post", "fetch-redirect"),
         *("xhr", "websocket", "eventsource", "beacon", "import", "worker", "worker-import", "shared-worker"),
-        *("service-worker", "new-image", "window-open", "target-blank", "download", "preload"),
+        *("service-worker", "new-image", "javascript", "favicon", "window-open", "target-blank", "download", "preload"),
         *("modulepreload", "prefetch", "goto", "goto-301", "goto-302", "goto-refresh", "goto-location"),
     }
 )

@@ -16,7 +16,6 @@ from swath.web.egress.guard import Guard
 from tests.web.sites import TableResolver
 
 PLENTY = 50_000_000
-NOBODY = 65534
 
 
 class StraightWay:
@@ -68,7 +67,7 @@ async def exits(
     limits: ExitLimits | None = None,
     guard: type[Guard] = Guard,
 ) -> AsyncIterator[Exits]:
-    made = Exits(guard(TableResolver(names or {}), FakeClock(), allow_private=allowed), limits, users=[NOBODY])
+    made = Exits(guard(TableResolver(names or {}), FakeClock(), allow_private=allowed), limits)
     await made.start()
     try:
         yield made

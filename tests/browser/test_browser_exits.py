@@ -57,7 +57,7 @@ async def behind(
 ) -> AsyncIterator[tuple[Page, ContextExit]]:
     """A page whose context has an exit, which serves an attempt."""
     async with exits(allowed) as made:
-        exit_ = await made.open()
+        exit_ = await made.open(launched.user)
         exit_.serve(way or StraightWay(), most_bytes)
         async with asyncio.timeout(60):
             server = f"http://127.0.0.1:{exit_.port}"

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from patchright.async_api import Browser, BrowserContext
 
-from swath.browser.chromium.display import Display, find_display_program
+from swath.browser.chromium.display import Display, Screen, find_display_program
 from swath.browser.chromium.find import find
 from swath.browser.chromium.launch import Launched, launch
 from swath.browser.faces.dressing import context_options, dress
@@ -74,12 +74,12 @@ class Faces:
         finally:
             await context.close()
 
-    async def _screen(self) -> str:
+    async def _screen(self) -> Screen:
         if self._display is None:
             program = find_display_program()
             assert program is not None, "install Xvfb (`apt-get install xvfb`): browsers get windows by it"
             self._display = Display(program, find().sandbox.leash)
-        return await self._display.name()
+        return await self._display.screen()
 
     async def close(self) -> None:
         for launched in self._launched.values():

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from swath.browser.exits import peers
 from swath.browser.exits.exit import EXIT_HEADER
 from swath.browser.exits.exits import ContextExit, ExitLimits
-from swath.browser.exits.peers import owner_of
+from swath.browser.exits.peers import is_of
 from swath.domain.failure import Failure, FailureKind
 from swath.domain.proxy_products import Place
 from swath.domain.secret import Secret
@@ -360,7 +361,7 @@ async def test_other_users_of_the_machine_are_not_served() -> None:
         "except OSError: print('cut')"
     )
     async with serving() as exit_:
-        for user, expected in ((12345, {"", "cut"}), (65534, {"HTTP/1.1 403"})):
+        for user, expected in ((12345, {"", "cut"}), (65534, {"", "cut"}), (os.geteuid(), {"HTTP/1.1 403"})):
             command = [sys.executable, "-c", tries, str(exit_.port), str(user)]
             done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
             assert done.stdout.strip() in expected
@@ -370,8 +371,10 @@ async def test_the_kernel_knows_whose_a_connection_is() -> None:
     async with serving() as exit_:
         _, writer = await asyncio.open_connection("127.0.0.1", exit_.port)
         ends = writer.get_extra_info("sockname"), writer.get_extra_info("peername")
-        assert owner_of(*ends) in {os.geteuid(), None}
-        assert owner_of(("127.0.0.1", 1), ("127.0.0.1", 2)) is None
+        for look in (is_of, lambda user, *ends: peers._by_table(*ends) == user):
+            assert look(os.geteuid(), *ends)
+            assert not look(os.geteuid() + 1, *ends)
+            assert not look(os.geteuid(), ("127.0.0.1", 1), ("127.0.0.1", 2))
         writer.close()
 
 

@@ -98,11 +98,28 @@ def test_root_runs_it_as_another_user_who_must_exist_and_be_able_to(tmp_path: Pa
     assert (allowed.on, allowed.uid) == (True, pwd.getpwnam("nobody").pw_uid)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs it as another user")
+@pytest.mark.req("Z4")
+def test_unless_one_is_named_each_browser_of_root_is_a_user_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = find()
+    assert (found.sandbox.on, found.sandbox.own_users, found.sandbox.uid) == (True, True, None)
+    assert "each browser as a user of its own" in found.sandbox.words
+    hidden = program(tmp_path / "hidden/chromium")
+    hidden.parent.chmod(0o700)
+    assert "an ordinary user may not run" in sandbox_for(hidden).words
+    monkeypatch.setattr(sandbox, "own_range", lambda: None)  # as in a user namespace with root alone
+    refused = sandbox_for(found.binary)
+    assert not refused.on
+    assert "no other users" in refused.words
+
+
 def test_without_namespaces_and_helper_there_is_no_sandbox_and_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "_namespaces", lambda ids: False)
-    monkeypatch.setattr(sandbox, "_may_run", lambda binary, entry: True)
+    monkeypatch.setattr(sandbox, "may_use", lambda binary, uid, gid: True)
     binary = program(tmp_path / "chromium")
     refused = sandbox_for(binary, "nobody")
     assert not refused.on

@@ -278,7 +278,7 @@ class Shut:
 
 @pytest.mark.req("B1", "W3")
 async def test_a_call_to_a_driver_whose_pipe_is_shut_is_a_crash() -> None:
-    pipe: Any = _Pipe(asyncio.get_running_loop(), {}, None)
+    pipe: Any = _Pipe(asyncio.get_running_loop(), {}, ())
     pipe._output = Shut()
     with pytest.raises(Error, match="Connection closed"):
         pipe.send({"id": 1})

@@ -44,10 +44,9 @@ class Scene:
     def __init__(self, site: str, data: Path) -> None:
         clock = SystemClock()
         chromium = find()
-        users = () if chromium.sandbox.uid is None else (chromium.sandbox.uid,)
         self.site = site
         self.exits = Exits(
-            Guard(SystemResolver(clock), clock, allow_private=[site.removeprefix("http://").rstrip("/")]), users=users
+            Guard(SystemResolver(clock), clock, allow_private=[site.removeprefix("http://").rstrip("/")])
         )
         self.launched: list[Launched] = []
         self.pool = BrowserPool(

@@ -110,10 +110,29 @@ def test_one_that_is_just_becoming_another_program_is_found_every_time(tmp_path:
 def test_a_folder_that_a_browser_of_another_user_has_made_goes_too(tmp_path: Path) -> None:
     family = family_of(tmp_path)
     folder = folder_of(dead_mark(family))
-    (folder / "profile").mkdir(parents=True)
-    os.chown(folder, 65534, 65534)
+    (folder / "profile" / "Default").mkdir(parents=True)
+    os.chown(folder / "profile", 65534, 65534)
+    deep = folder / "profile"
+    for _ in range(1_200):  # more than Python itself goes into
+        deep = deep / "d"
+        deep.mkdir()
     reap(family)
     assert not folder.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may remove what others have made")
+@pytest.mark.req("Z4")
+def test_a_folder_that_somebody_else_has_made_is_left_alone(tmp_path: Path) -> None:
+    """Named as ours are, so that root would be kept busy with it."""
+    family = family_of(tmp_path)
+    folder = folder_of(dead_mark(family))
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    try:
+        reap(family)
+        assert folder.exists()
+    finally:
+        folder.rmdir()
 
 
 def test_folders_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -> None:

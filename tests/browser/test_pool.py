@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -29,6 +30,8 @@ class StandIn:
     def __init__(self) -> None:
         self.browser = cast("Browser", object())
         self.version = "1.2.3"
+        self.user: int | None = None
+        self.downloads = Path("/nonexistent")
         self.gone = asyncio.Event()
         self.ended = ""
         self.answering = True

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swath.browser.chromium.running import Running
 from swath.browser.exits.exit import Exit
 from swath.browser.opened import Opened, ProviderSession, Wish
 from swath.browser.seats.manager import SessionManager
@@ -27,6 +28,7 @@ class _Place:
     """Implements Opened, without a browser."""
 
     context = page = cast("Any", None)
+    running: Running | None = None
     exit: Exit | None = None
     keeps_page = False
     loads = 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from swath.backends.clock import SystemClock
 from swath.browser.chromium.find import find
 from swath.browser.chromium.launch import Launched, LaunchOptions, launch
+from swath.browser.chromium.running import Running
 from swath.browser.exits.exit import Exit
 from swath.browser.session.options import SessionOptions
 from swath.browser.session.session import BrowserSession
@@ -82,6 +83,7 @@ class Stand:
         self.launched = launched
         self.context = context
         self.page = page
+        self.running: Running | None = launched
         self.exit: Exit | None = None
         self.keeps_page = False
         self.loads = 0

@@ -140,8 +140,7 @@ class Browsers:
 
         settings, clock = self._settings, self._clock
         chromium = find(settings.chromium, settings.browser_user)
-        users = () if chromium.sandbox.uid is None else (chromium.sandbox.uid,)
-        exits = Exits(self._guard, users=users, ca_file=settings.proxy_ca_file)
+        exits = Exits(self._guard, ca_file=settings.proxy_ca_file)
 
         program = None if settings.browser_headless else find_display_program()
         display = None if program is None else Display(program, chromium.sandbox.leash)
@@ -149,9 +148,9 @@ class Browsers:
         async def start() -> Launched:
             if not exits.deny_port:
                 await exits.start()
-            name = None if display is None else await display.name()
+            screen = None if display is None else await display.screen()
             return await launch(
-                LaunchOptions(chromium=chromium, data=settings.data, deny_port=exits.deny_port, display=name)
+                LaunchOptions(chromium=chromium, data=settings.data, deny_port=exits.deny_port, display=screen)
             )
 
         async def leave() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from swath.browser.chromium.running import Running
 from swath.browser.exits.exit import Exit
 from swath.browser.faces.region import Region
 
@@ -33,7 +34,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opened(Protocol):
-    """One item's place in a browser. `exit` is None where the traffic is not ours to carry: in a browser elsewhere.
+    """One item's place in a browser. `exit` and `running`, the browser, are None where they are not ours: elsewhere.
 
     `keeps_page`: the page itself may go to the next item of its site, which saves the start of another. Whoever works
     in it says no when that did not end well, or when something of it stays on the page. `loads` is how many documents
@@ -42,6 +43,7 @@ class Opened(Protocol):
 
     context: BrowserContext
     page: Page
+    running: Running | None
     exit: Exit | None
     keeps_page: bool
     loads: int

@@ -92,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     browser_pages: int = 100
     browser_mib: int = 1_024
     browser_minutes: float = 30.0
-    browser_user: str = "nobody"
+    browser_user: str | None = None
     browser_headless: bool = False
     browser_provider: str = "local"
     browser_sessions: int | None = None

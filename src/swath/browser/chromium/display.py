@@ -1,31 +1,50 @@
-"""Display: a screen that nobody looks at (Xvfb), so that browsers have windows as on a desktop.
+"""Display: a virtual screen (Xvfb), so that browsers have windows as on a desktop. One serves a whole process.
 
-Before: bootstrap, where Xvfb is installed. After: every launch asks for its name. One serves all browsers of a process.
+Only who has its cookie can connect: other users of the machine could otherwise see the pages and type into them. The
+server has the cookie in a file without a name, each browser in a file of its own that nobody else can read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shutil
 import signal
+import struct
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 
-__all__ = ["Display", "find_display_program"]
+__all__ = ["Display", "Screen", "find_display_program"]
 
 SCREEN: Final = "2600x1600x24"  # larger than the largest window in browser/faces/profile.py
 START_SECONDS: Final = 10.0
 END_SECONDS: Final = 2.0
+_ANY_ADDRESS: Final = 0xFFFF  # FamilyWild of Xau: good for any address, and without a number for any display
+_COOKIE_BYTES: Final = 16
+_COOKIE_NAME: Final = b"MIT-MAGIC-COOKIE-1"
+
+
+class Screen(msgspec.Struct, frozen=True):
+    """`name` is for DISPLAY. `authority` is the content of the file that XAUTHORITY names, and a secret."""
+
+    name: str
+    authority: bytes
+
+    def __repr__(self) -> str:
+        return f"Screen({self.name!r})"
 
 
 def find_display_program() -> Path | None:
-    """None: browsers run headless."""
-    found = shutil.which("Xvfb")
+    """None: browsers run headless. Elsewhere than on Linux Chromium uses no X server."""
+    found = None if not sys.platform.startswith("linux") else shutil.which("Xvfb")
     return None if found is None else Path(found)
 
 
@@ -33,19 +52,21 @@ class Display:
     """`leash` ties it to the life of this process, as sandbox.py found it."""
 
     def __init__(self, program: Path, leash: Path | None = None) -> None:
-        self._command = [str(program), "-screen", "0", SCREEN, "-ac", "-nolisten", "tcp", "-displayfd"]
+        # Both of its local sockets ask for the cookie. That without a file in /tmp is wanted: clients try it first, so
+        # another user who could take its name would be shown the cookie.
+        self._command = [str(program), "-screen", "0", SCREEN, "-nolisten", "tcp"]
         if leash is not None:
             self._command = [str(leash), "--pdeathsig", "KILL", *self._command]
         self._process: asyncio.subprocess.Process | None = None
-        self._name = ""
+        self._screen = Screen("", b"")
         self._starting = asyncio.Lock()
 
-    async def name(self) -> str:
-        """As DISPLAY wants it. Starts it first, also when it has died since. Raises Failed (browser_crash)."""
+    async def screen(self) -> Screen:
+        """Starts it first, also when it has died since. Raises Failed (browser_crash)."""
         async with self._starting:
             if self.dead:
                 await self._start()
-            return self._name
+            return self._screen
 
     @property
     def dead(self) -> bool:
@@ -67,11 +88,14 @@ class Display:
 
     async def _start(self) -> None:
         reading, writing = os.pipe()
+        authority = _authority()
+        known = os.memfd_create("authority")
         try:
+            os.write(known, authority)  # the server reads it again when its last client has gone
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
-                str(writing),
-                pass_fds=(writing,),
+                *("-auth", f"/proc/self/fd/{known}", "-displayfd", str(writing)),
+                pass_fds=(writing, known),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
@@ -80,7 +104,7 @@ class Display:
             )
             os.close(writing)
             writing = -1
-            self._name = await _number_from(reading)
+            self._screen = Screen(await _number_from(reading), authority)
         except (OSError, TimeoutError, ValueError) as error:
             await self.close()
             words = "Xvfb does not start; see that it runs by hand, or switch windows off"
@@ -89,6 +113,7 @@ class Display:
             await asyncio.shield(self.close())
             raise
         finally:
+            os.close(known)
             os.close(reading)
             if writing >= 0:
                 os.close(writing)
@@ -104,3 +129,9 @@ async def _number_from(reading: int) -> str:
                 return f":{int(await told.readline())}"
         finally:
             transport.close()
+
+
+def _authority() -> bytes:
+    """A new cookie, as an Xauthority file has it."""
+    fields = (b"", b"", _COOKIE_NAME, secrets.token_bytes(_COOKIE_BYTES))  # address, display, kind, cookie
+    return struct.pack("!H", _ANY_ADDRESS) + b"".join(struct.pack("!H", len(field)) + field for field in fields)

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -22,10 +22,16 @@ from patchright._impl._object_factory import create_remote_object
 from patchright._impl._transport import PipeTransport
 from patchright.async_api import Error, Playwright
 
-__all__ = ["Driver"]
+__all__ = ["Driver", "driver_files"]
 
 STOP_SECONDS: Final = 2.0
+HOME: Final = Path(inspect.getfile(patchright)).parent / "driver"
 GONE: Final = "Connection closed: the browser's driver is gone"
+
+
+def driver_files() -> tuple[Path, Path]:
+    """The program and the script that it runs."""
+    return HOME / "node", HOME / "package" / "cli.js"
 
 
 class Driver:
@@ -39,8 +45,8 @@ class Driver:
         run.add_done_callback(self._has_ended)
 
     @classmethod
-    async def start(cls, environment: Mapping[str, str], leash: Path | None) -> tuple[Driver, Playwright]:
-        """Wants an outer bound. Leaves no process when it fails or is cancelled."""
+    async def start(cls, environment: Mapping[str, str], leash: Sequence[str]) -> tuple[Driver, Playwright]:
+        """`leash` begins its command. Wants an outer bound. Leaves no process when it fails or is cancelled."""
         loop = asyncio.get_running_loop()
         if loop.get_exception_handler() is None:
             loop.set_exception_handler(_tell_others)
@@ -117,7 +123,7 @@ class _Ended(asyncio.Future[Any]):
 class _Pipe(PipeTransport):
     """patchright's own, but for how the process is started."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, environment: Mapping[str, str], leash: Path | None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, environment: Mapping[str, str], leash: Sequence[str]) -> None:
         super().__init__(loop)
         self.on_error_future = _Ended(loop=loop)
         self._environment = environment
@@ -128,13 +134,10 @@ class _Pipe(PipeTransport):
 
     async def connect(self) -> None:
         self._stopped_future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        home = Path(inspect.getfile(patchright)).parent / "driver"
-        leash = () if self._leash is None else (str(self._leash), "--pdeathsig", "KILL")
         try:
             self._proc = await asyncio.create_subprocess_exec(
-                *leash,
-                str(home / "node"),
-                str(home / "package" / "cli.js"),
+                *self._leash,
+                *map(str, driver_files()),
                 "run-driver",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

@@ -46,8 +46,8 @@ class Chromium(msgspec.Struct, frozen=True):
     sandbox: Sandbox
 
 
-def find(named: Path | None = None, user: str = "nobody") -> Chromium:
-    """The named one, the system's, or the driver's own, in this order. `user` is whom root runs it as.
+def find(named: Path | None = None, user: str | None = None) -> Chromium:
+    """The named one, the system's, or the driver's own, in this order. `user`: see sandbox_for.
 
     Raises BadInput: there is none, and how to get one; or no such user.
     """

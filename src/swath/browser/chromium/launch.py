@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,19 +17,24 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import psutil
 
-from swath.browser.chromium.driver import Driver
+from swath.browser.chromium.display import Screen
+from swath.browser.chromium.driver import Driver, driver_files
 from swath.browser.chromium.find import Chromium
 from swath.browser.chromium.mark import SWITCH, Mark, family_of, folder_of
 from swath.browser.chromium.memory import tree_bytes
 from swath.browser.chromium.orphans import kill_group, kill_marked, remove_folder, wait_until_gone
 from swath.browser.chromium.porter import Porter
+from swath.browser.chromium.sandbox import Sandbox, may_use
 from swath.browser.chromium.surroundings import (
     chromium_environment,
     downloads_of,
     driver_environment,
     make_folders,
     memory_flags,
+    scratch_of,
+    write_authority,
 )
+from swath.browser.chromium.users import OwnUser, as_user, kill_all_of
 from swath.browser.exits.flags import EGRESS_FLAGS
 from swath.browser.faces.dressing import HIDING_FLAGS
 from swath.domain.errors import Failed
@@ -59,12 +65,12 @@ BURY_SECONDS: Final = 1.0
 
 class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`data` is whose browsers these are. At `deny_port` of loopback everything is refused: what Chromium wants for
-    itself ends there, and contexts have ports of their own. `display` is an X server for a browser with windows."""
+    itself ends there, and contexts have ports of their own. `display` is the screen of a browser with windows."""
 
     chromium: Chromium
     data: Path
     deny_port: int
-    display: str | None = None
+    display: Screen | None = None
     start_seconds: float = 30.0
     close_seconds: float = 5.0
     answer_seconds: float = 15.0
@@ -72,27 +78,73 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 async def launch(options: LaunchOptions) -> Launched:
     """Raises Failed (browser_crash) when it does not start in time, and leaves nothing behind then."""
-    mark = Mark.new(family_of(options.data))
-    folder = folder_of(mark)
     sandbox = options.chromium.sandbox
     if not sandbox.on:
         _warn_once(sandbox.words)
-    driver: Driver | None = None
+    user = await _own_user() if sandbox.own_users else None
+    if user is not None:
+        sandbox = msgspec.structs.replace(sandbox, uid=user.uid, gid=user.uid)
+    traces = _Traces(Mark.new(family_of(options.data)), sandbox, user)
+    folder = folder_of(traces.mark)
     try:
         make_folders(folder, sandbox.uid, sandbox.gid)
+        if options.display is not None:
+            write_authority(folder, options.display.authority, sandbox.uid, sandbox.gid)
         async with asyncio.timeout(options.start_seconds):
-            driver, playwright = await Driver.start(driver_environment(mark, folder), sandbox.leash)
-            browser = await _start(playwright, options, mark)
+            environment, leash, sandbox = _for_driver(traces.mark, folder, sandbox)
+            traces.driver, playwright = await Driver.start(environment, leash)
+            browser = await _start(playwright, options, traces.mark, sandbox)
             pulse = await browser.new_browser_cdp_session()
             porter = Porter(pulse)
             await porter.begin()
     except BaseException as error:
-        await asyncio.shield(_clear(mark, driver))
+        await asyncio.shield(traces.clear())
         if not isinstance(error, Exception):
             raise
         message = f"Chromium does not start: {_reason(error, options.chromium.binary)}"
         raise Failed(Failure.of(FailureKind.BROWSER_CRASH, message)) from None
-    return Launched(options, mark, driver, browser, pulse, porter)
+    return Launched(options, traces, browser, pulse, porter)
+
+
+async def _own_user() -> OwnUser:
+    taking = asyncio.ensure_future(asyncio.to_thread(OwnUser.take))
+    try:
+        return await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        taking.add_done_callback(_give_back)
+        raise
+
+
+def _give_back(taken: asyncio.Future[OwnUser]) -> None:
+    if not taken.cancelled() and taken.exception() is None:
+        taken.result().release()
+
+
+class _Traces:
+    """What a browser leaves on the machine: processes, a folder, and an id if it has one of its own."""
+
+    def __init__(self, mark: Mark, sandbox: Sandbox, user: OwnUser | None) -> None:
+        self.mark = mark
+        self.driver: Driver | None = None
+        self.uid = sandbox.uid
+        self._leash = sandbox.leash
+        self._user = user
+
+    async def clear(self, groups: tuple[int, ...] = ()) -> None:
+        """Bounded. Afterwards there is nothing."""
+        if self.driver is not None:
+            await self.driver.stop()
+        await asyncio.to_thread(self._sweep, groups)
+
+    def _sweep(self, groups: tuple[int, ...]) -> None:
+        """Looks at all processes only where the groups are not known, or do not go."""
+        if not groups or not wait_until_gone(groups):
+            kill_marked(self.mark)
+        if self._user is not None and self._leash is not None:  # also what has left the group, before its folder goes
+            kill_all_of(self._user.uid, self._leash)
+        remove_folder(folder_of(self.mark))
+        if self._user is not None:
+            self._user.release()
 
 
 class Launched:
@@ -101,18 +153,20 @@ class Launched:
     def __init__(
         self,
         options: LaunchOptions,
-        mark: Mark,
-        driver: Driver,
+        traces: _Traces,
         browser: Browser,
         pulse: CDPSession,
         porter: Porter,
     ) -> None:
+        assert traces.driver is not None  # noqa: S101 launch has started it
         self._options = options
-        self._driver = driver
+        self._traces = traces
+        self._driver = driver = traces.driver
         self._pulse = pulse
         self._porter = porter
         self._ending: asyncio.Task[None] | None = None
-        self.mark = mark
+        self.mark = mark = traces.mark
+        self.user = traces.uid
         self.browser = browser
         self.version = browser.version
         self.gone = asyncio.Event()
@@ -166,7 +220,7 @@ class Launched:
             kill_group(self.pid)
             await self._bury(self.pid)
         self.gone.set()
-        await _clear(self.mark, self._driver, () if self.pid is None else (self.pid,))
+        await self._traces.clear(() if self.pid is None else (self.pid,))
         self._watch.cancel()
 
     async def _bury(self, pid: int) -> None:
@@ -181,16 +235,36 @@ class Launched:
         self.gone.set()
 
 
-async def _start(playwright: Playwright, options: LaunchOptions, mark: Mark) -> Browser:
-    chromium, sandbox = options.chromium, options.chromium.sandbox
+def _for_driver(mark: Mark, folder: Path, sandbox: Sandbox) -> tuple[dict[str, str], tuple[str, ...], Sandbox]:
+    """Its environment, how its command begins, and what is left to do when it starts Chromium.
+
+    It runs as the browser's user where that user can read its files: names of downloads come from the browser, and it
+    deletes them at the end. Else it runs as we do.
+    """
+    ids = None if sandbox.uid is None or sandbox.gid is None else (sandbox.uid, sandbox.gid)
+    if sandbox.leash is None:
+        return driver_environment(mark, folder), (), sandbox
+    program, script = driver_files()
+    usable = (
+        ids is not None and may_use(program, *ids) and may_use(script, *ids, stat.S_IROTH) and may_use(WRAPPER, *ids)
+    )
+    if not usable:
+        return driver_environment(mark, folder), as_user(sandbox.leash, None, new_rights=True), sandbox
+    leash = as_user(sandbox.leash, ids, new_rights=sandbox.helped)
+    rest = msgspec.structs.replace(sandbox, uid=None, gid=None)
+    return driver_environment(mark, scratch_of(folder)), leash, rest
+
+
+async def _start(playwright: Playwright, options: LaunchOptions, mark: Mark, sandbox: Sandbox) -> Browser:
+    chromium, screen = options.chromium, options.display
     return await playwright.chromium.launch(
         executable_path=WRAPPER if sandbox.leash is not None else chromium.binary,
         chromium_sandbox=sandbox.on,
-        headless=options.display is None,
+        headless=screen is None,
         proxy={"server": f"http://127.0.0.1:{options.deny_port}"},
         args=[*EGRESS_FLAGS, *QUIET_FLAGS, f"{SWITCH}{mark}"],
         ignore_default_args=[*HIDING_FLAGS, *memory_flags()],
-        env={**chromium_environment(chromium.binary, sandbox, folder_of(mark), options.display)},
+        env={**chromium_environment(chromium.binary, sandbox, folder_of(mark), screen.name if screen else None)},
         downloads_path=downloads_of(folder_of(mark)),
         timeout=options.start_seconds * 1_000,
         handle_sigint=False,
@@ -199,22 +273,9 @@ async def _start(playwright: Playwright, options: LaunchOptions, mark: Mark) -> 
     )
 
 
-async def _clear(mark: Mark, driver: Driver | None, groups: tuple[int, ...] = ()) -> None:
-    if driver is not None:
-        await driver.stop()
-    await asyncio.to_thread(_sweep, mark, groups)
-
-
 @functools.cache
 def _warn_once(words: str) -> None:
     _log.warning("Chromium runs %s", words)
-
-
-def _sweep(mark: Mark, groups: tuple[int, ...]) -> None:
-    """Looks at all processes only where the groups are not known, or do not go."""
-    if not groups or not wait_until_gone(groups):
-        kill_marked(mark)
-    remove_folder(folder_of(mark))
 
 
 def _browser_pid(driver_pid: int, mark: Mark) -> int | None:

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,9 @@ from typing import Final
 import psutil
 
 from swath.browser.chromium.mark import FOLDER_PREFIX, SWITCH, VARIABLE, Mark, alive
+from swath.browser.chromium.sandbox import find_leash
+from swath.browser.chromium.surroundings import downloads_of
+from swath.browser.chromium.users import OwnUser, is_own, kill_all_of
 
 __all__ = ["find_orphans", "group_members", "kill_group", "kill_marked", "reap", "remove_folder", "wait_until_gone"]
 
@@ -42,15 +46,32 @@ def reap(family: str) -> int:
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}{family}-*"):
         mark = Mark.read(folder.name.removeprefix(FOLDER_PREFIX))
         if mark is not None and not alive(mark) and _ours(folder):
+            _end_user_of(folder)
             remove_folder(folder)
     return len(orphans)
+
+
+def _end_user_of(folder: Path) -> None:
+    """What runs as the own user of a browser whose worker died, unless that id has been given to another browser."""
+    leash = find_leash()
+    with suppress(OSError):
+        uid = downloads_of(folder).lstat().st_uid
+        user = OwnUser.retake(uid) if leash is not None and os.geteuid() == 0 and is_own(uid) else None
+        if user is not None and leash is not None:
+            kill_all_of(uid, leash)
+            user.release()
 
 
 def remove_folder(folder: Path) -> None:
     """What a browser left behind may write for a moment more: tried until it is gone. Bounded, blocks, never raises."""
     deadline = time.monotonic() + GONE_SECONDS
     while True:
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)  # by descriptors: it is led nowhere by links
+        except RecursionError:  # a thousand folders in each other, which the system's own program takes apart
+            with suppress(OSError, subprocess.TimeoutExpired):
+                command = ["/bin/rm", "-rf", "--one-file-system", "--", str(folder)]
+                subprocess.run(command, check=False, timeout=GONE_SECONDS, capture_output=True)  # noqa: S603 ours
         if not folder.exists() or time.monotonic() > deadline:
             return
         time.sleep(LOOK_SECONDS)
@@ -128,8 +149,9 @@ def _lives(pid: int) -> bool:
 
 
 def _ours(folder: Path) -> bool:
-    """The temporary folder is everybody's: others may have made one of that name. Root's browsers are another user."""
+    """The temporary folder is everybody's: others may have made one of that name. What is in ours may be of another
+    user, and it itself is not."""
     with suppress(OSError):
         status = folder.lstat()
-        return stat.S_ISDIR(status.st_mode) and os.geteuid() in {0, status.st_uid}
+        return stat.S_ISDIR(status.st_mode) and os.geteuid() == status.st_uid
     return False

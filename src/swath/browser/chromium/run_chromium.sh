@@ -1,24 +1,19 @@
 #!/bin/sh
 # Starts Chromium for launch.py, which says how by variables; the arguments are Chromium's own and are handed on.
 # As another user where one is named, with nothing of our environment, and killed when the driver that started it dies.
-profile=
+# The profile is the one that was made for its user, not the driver's: that the driver removes at the end, with more
+# rights than this user may have, and must not be led elsewhere by what is in it.
+profile="$BROWSER_PROFILE"
 for argument in "$@"; do
-    case "$argument" in --user-data-dir=*) profile="${argument#--user-data-dir=}" ;; esac
+    shift
+    case "$argument" in --user-data-dir=*) argument="--user-data-dir=$profile" ;; esac
+    set -- "$@" "$argument"
 done
-# Choices that people have in its settings. Without the first a page that prints itself waits in a window for somebody to
-# choose a printer, for ever; with the second no page is loaded in advance, past the gate, because another one says so.
-# With the third a site's 401 is an answer like others: else anything that a page loads may wait for a password, for ever.
-if [ -n "$profile" ]; then
-    mkdir -p "$profile/Default" || exit 1
-    printf '{"printing":{"enabled":false},"net":{"network_prediction_options":2}}' >"$profile/Default/Preferences"
-    printf '{"auth":{"schemes":""}}' >"$profile/Local State"
-fi
 set -- "$BROWSER_PROGRAM" "$@"
-[ -z "$BROWSER_DISPLAY" ] || set -- DISPLAY="$BROWSER_DISPLAY" "$@"
+[ -z "$BROWSER_DISPLAY" ] || set -- DISPLAY="$BROWSER_DISPLAY" XAUTHORITY="$BROWSER_AUTHORITY" "$@"
 set -- env -i HOME="$profile" TMPDIR="$TMPDIR" PATH=/usr/bin:/bin LANG=C.UTF-8 "$@"
 [ -z "$BROWSER_NO_NEW_RIGHTS" ] || set -- --no-new-privs "$@"
 if [ -n "$BROWSER_UID" ]; then
-    chown -R "$BROWSER_UID:$BROWSER_GID" "$profile" || exit 1
     set -- --reuid="$BROWSER_UID" --regid="$BROWSER_GID" --clear-groups "$@"
 fi
 # A page that takes all memory is found out within seconds, and must not have all of it by then. An ordinary process of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -13,11 +14,18 @@ __all__ = ["Launch", "Running"]
 
 
 class Running(Protocol):
-    """One Chromium with its driver. `gone` is set when either has ended or was killed; calls fail from then on."""
+    """One Chromium with its driver. `gone` is set when either has ended or was killed; calls fail from then on. `user`
+    is whom it runs as, if not as we do."""
 
     browser: Browser
     version: str
+    user: int | None
     gone: asyncio.Event
+
+    @property
+    def downloads(self) -> Path:
+        """Where Chromium puts what pages make."""
+        ...
 
     def admit(self, window: str) -> None:
         """What a window loads that a page has opened may leave from now on; until then nothing does. By its target."""

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from swath.browser.exits.dial import Dialler, ExitLimits, authority_of
 from swath.browser.exits.exit import Way
 from swath.browser.exits.line import ExitLine
-from swath.browser.exits.peers import owner_of
+from swath.browser.exits.peers import is_of
 from swath.browser.exits.traffic import Traffic
 from swath.domain.errors import Failed
 from swath.domain.failure import Failure
@@ -29,12 +28,15 @@ _GONE = (OSError, EOFError, asyncio.CancelledError)
 
 
 class ContextExit:
-    """Implements Exit. Made by Exits; closed by whoever closes the context. Until it serves, nothing may leave."""
+    """Implements Exit. Made by Exits; closed by whoever closes the context. Until it serves, nothing may leave.
 
-    def __init__(self, dialler: Dialler, limits: ExitLimits, users: Collection[int]) -> None:
+    `user` is whose processes may use it; None: anybody's, for the port where nothing gets out.
+    """
+
+    def __init__(self, dialler: Dialler, limits: ExitLimits, user: int | None) -> None:
         self._dialler = dialler
         self._limits = limits
-        self._users = users
+        self._user = user
         self._server: asyncio.Server | None = None
         self._traffic = Traffic(None, 0)
         self._lines: set[asyncio.Task[None]] = set()  # also those of attempts that are over
@@ -110,40 +112,39 @@ class ContextExit:
             await closed(writer)
 
     def _is_ours(self, writer: asyncio.StreamWriter) -> bool:
-        """Whether a browser of ours is at the other end; where the kernel does not tell, whoever is on this machine."""
+        """Whether the browser that it was made for is at the other end."""
+        if self._user is None:
+            return True
         with suppress(OSError, TypeError):
-            owner = owner_of(writer.get_extra_info("peername")[:2], writer.get_extra_info("sockname")[:2])
-            return owner is None or owner in self._users
+            return is_of(self._user, writer.get_extra_info("peername")[:2], writer.get_extra_info("sockname")[:2])
         return False
 
 
 class Exits:
-    """One per process. `users` are those whom browsers run as, besides the process's own.
-
-    `ca_file`: certificates to trust besides the usual, of proxies that are spoken to by TLS.
-    """
+    """One per process. `ca_file`: certificates to trust besides the usual, of proxies that are spoken to by TLS."""
 
     def __init__(
         self,
         guard: Guard,
         limits: ExitLimits | None = None,
         *,
-        users: Collection[int] = (),
         ca_file: Path | None = None,
     ) -> None:
         self._limits = limits or ExitLimits()
-        self._users = frozenset({os.geteuid(), *users})
         self._open: set[ContextExit] = set()
         self._dialler = Dialler(guard, self, self._limits, ca_file)
         self._deny: ContextExit | None = None
 
     async def start(self) -> None:
         """Opens the port that a browser is launched with: what it says by itself goes there, and no further."""
-        self._deny = await self.open()
+        self._deny = await self._open_for(None)
 
-    async def open(self) -> ContextExit:
-        """The exit of one context, on a port of its own."""
-        made = ContextExit(self._dialler, self._limits, self._users)
+    async def open(self, user: int | None = None) -> ContextExit:
+        """The exit of one context, on a port of its own. `user` is whom its browser runs as, if not as we do."""
+        return await self._open_for(os.geteuid() if user is None else user)
+
+    async def _open_for(self, user: int | None) -> ContextExit:
+        made = ContextExit(self._dialler, self._limits, user)
         await made.start()
         self._open = {known for known in self._open if known.port} | {made}
         return made

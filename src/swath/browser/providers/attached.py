@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from swath.browser.chromium.running import Running
 from swath.browser.exits.exit import Exit
 from swath.browser.opened import Wish
 from swath.browser.providers.shared_driver import SharedDriver
@@ -167,6 +168,7 @@ class AttachedOpened:
     def __init__(self, session: AttachedSession, context: BrowserContext, page: Page, *, keeps: bool) -> None:
         self.context = context
         self.page = page
+        self.running: Running | None = None
         self.exit: Exit | None = None
         self.keeps_page = False
         self.loads = 0

@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from swath.browser.chromium.running import Running
 from swath.browser.exits.exit import Exit
 from swath.browser.opened import Opened, ProviderSession, Wish
 from swath.browser.pool.place import Place, crashed
@@ -153,6 +154,7 @@ class _Opened:
     def __init__(self, session: _Session, place: Place, room: Room, page: Page, *, keeps: bool) -> None:
         self.context = room.context
         self.page = page
+        self.running: Running | None = place.running
         self.exit: Exit | None = room.exit
         self._session = session
         self._provider = session.provider

@@ -118,7 +118,7 @@ class Rooms:
         options: dict[str, Any] = context_options(profile)
         if kept is not None and kept.state is not None:
             options["storage_state"] = kept.state
-        way_out = await self._exits.open()
+        way_out = await self._exits.open(running.user)
         try:
             async with self._turns.setdefault(running, asyncio.Lock()):
                 context = await running.browser.new_context(

@@ -47,7 +47,7 @@ class SharedDriver:
         try:
             folder.mkdir(mode=0o700)
             async with asyncio.timeout(_START_SECONDS):
-                self._driver, playwright = await Driver.start(driver_environment(self._mark, folder), None)
+                self._driver, playwright = await Driver.start(driver_environment(self._mark, folder), ())
         except (Exception, asyncio.CancelledError) as error:
             await self._stop()
             if isinstance(error, asyncio.CancelledError):

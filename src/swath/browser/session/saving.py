@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from swath.browser.chromium.running import Running
 from swath.browser.session.document import FileWanted
 from swath.browser.session.files import too_large
 from swath.browser.session.hands import Begin, Hands
+from swath.browser.session.made_files import read_made
 from swath.browser.session.nuisances import Nuisances
 from swath.browser.session.windows import Windows
 from swath.domain.errors import Failed
@@ -29,14 +32,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Saving"]
 
+_log = logging.getLogger(__name__)
+
 
 class Saving:
-    """Of one attempt."""
+    """Of one attempt. `running`: see Opened."""
 
-    def __init__(self, hands: Hands, nuisances: Nuisances, windows: Windows) -> None:
+    def __init__(self, hands: Hands, nuisances: Nuisances, windows: Windows, running: Running | None) -> None:
         self._hands = hands
         self._nuisances = nuisances
         self._windows = windows
+        self._running = running
 
     def made(self, body: bytes, content_type: str) -> Page:
         """Something that was made of the page, as a page is stored."""
@@ -124,11 +130,17 @@ class Saving:
 
     async def _made_by_page(self, download: Download, most_bytes: int, too_much: asyncio.Future[None]) -> Page:
         path = await self._written(download, most_bytes, too_much)
-        if (await asyncio.to_thread(path.stat)).st_size > most_bytes:
+        running = self._running
+        folder, user = (None, None) if running is None else (running.downloads, running.user)
+        try:
+            body = await asyncio.to_thread(read_made, path, folder, user, most_bytes)
+        except Failed as failed:
+            _log.warning("%s: %s", self._hands.calls.page.url, failed.failure.message)
+            raise
+        finally:
             await download.delete()
+        if body is None:
             raise too_large(self._hands.calls.page.url, most_bytes)
-        body = await asyncio.to_thread(path.read_bytes)
-        await download.delete()
         if not body:
             raise Failed(Failure.of(FailureKind.LAYOUT_CHANGED, "the file that the page made is empty"))
         return self.made(body, "application/octet-stream")

@@ -68,7 +68,7 @@ class BrowserSession(PageActing, Collected):
         PageActing.__init__(self, Hands(self._calls, self._documents, gate, clock, options))
         self._judging = Judging(self._hands, gate, clock)
         self._windows = Windows(self._hands, self._nuisances, self._documents)
-        self._saving = Saving(self._hands, self._nuisances, self._windows)
+        self._saving = Saving(self._hands, self._nuisances, self._windows, opened.running)
         self._last_url: str | None = None
         self._undo: list[Undo] = []
 

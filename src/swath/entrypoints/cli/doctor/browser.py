@@ -132,7 +132,7 @@ async def _start(chromium: Chromium, data: Path, display: Display | None) -> str
             chromium=chromium,
             data=data,
             deny_port=refusing.getsockname()[1],
-            display=None if display is None else await display.name(),
+            display=None if display is None else await display.screen(),
             start_seconds=START_SECONDS,
         )
         launched = await launch(options)
