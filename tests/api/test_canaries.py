@@ -19,6 +19,7 @@ from swath.entrypoints.cli.session import _secrets
 from swath.observe import logs
 from swath.observe.context import ITEMS
 from swath.observe.masking import Mask
+from swath.testing.demo_county import DemoCounty
 from tests.api.running import running, until_ended
 
 pytestmark = pytest.mark.req("Z7", "property 39")
@@ -62,8 +63,11 @@ def lines() -> Iterator[io.StringIO]:
     logging.getLogger(ITEMS).disabled = disabled
 
 
-async def test_planted_secrets_are_in_no_log_metric_or_answer(tmp_path: Path, lines: io.StringIO) -> None:
-    async with running(tmp_path, work=True, **SETTINGS) as api:
+async def test_planted_secrets_are_in_no_log_metric_or_answer(
+    tmp_path: Path, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with DemoCounty() as county, running(tmp_path, work=True, demo_url=county.base_url, **SETTINGS) as api:
+        monkeypatch.setenv("SWATH_DEMO_URL", county.base_url)
         logs.set_up("DEBUG", "json", _secrets(api.services.settings), stream=lines)
         key = (await api.key(Scope.ADMIN)).reveal()
         client = api.client
