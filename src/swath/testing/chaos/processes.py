@@ -1,5 +1,5 @@
 """Pack: the processes that a storm starts, strikes and starts again. None outlives it,
-not even when the supervisor is killed.
+not even when the supervisor is killed. Each writes to a log of its own, so that its end can be explained.
 
 Used by storm.py, which decides whom to strike and when.
 """
@@ -7,6 +7,7 @@ Used by storm.py, which decides whom to strike and when.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from typing import Final, Self
 
 from swath.testing.disturbances.named_points import is_stopped
 
-__all__ = ["Pack", "Process", "dying_with_parent", "log_errors"]
+__all__ = ["Pack", "Process", "dying_with_parent", "log_errors", "logs"]
 
 LATELY_BYTES: Final = 4_096
 _LEVELS: Final = (" ERROR ", " CRITICAL ", '"level": "ERROR"', '"level": "CRITICAL"')
@@ -45,11 +46,13 @@ def dying_with_parent() -> Callable[[], None]:
 
 @dataclass(eq=False)
 class Process:
-    """One process. `signals` is what was sent to it, so that its end can be judged; `held` its leases when frozen."""
+    """One process. `signals` is what was sent to it, so that its end can be judged; `held` its leases when frozen;
+    `log` what it alone has written."""
 
     role: str
     popen: subprocess.Popen[bytes]
     started_at: float
+    log: Path
     signals: list[signal.Signals] = field(default_factory=list)
     frozen: bool = False
     stopped_at: float = 0.0
@@ -64,6 +67,19 @@ class Process:
     def struck(self) -> bool:
         """Whether it is on its way out."""
         return signal.SIGKILL in self.signals or signal.SIGTERM in self.signals
+
+    @property
+    def last_line(self) -> str:
+        """The last line that it has written: why it ended, if it ended by itself."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, log.seek(0, 2) - LATELY_BYTES))
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    @property
+    def told_end(self) -> str:
+        """What a finding says of an end that was not asked for."""
+        return f"it ended by itself with code {self.popen.returncode}: {json.dumps(self.last_line)} ({self.log.name})"
 
     def send(self, number: signal.Signals) -> None:
         """Sends a signal to this process alone."""
@@ -81,6 +97,7 @@ class Pack:
     """Starts processes by role; `ended` gives back those that are gone."""
 
     def __init__(self, commands: Mapping[str, Sequence[str]], environment: Mapping[str, str], log: Path) -> None:
+        """`logs` finds what they write, with `log`."""
         self._commands = commands
         self._environment = dict(environment)
         self._log = log
@@ -101,8 +118,10 @@ class Pack:
     def start(
         self, role: str, environment: Mapping[str, str] | None = None, command: Sequence[str] | None = None
     ) -> Process:
-        """Starts one; what it says goes to the log. `environment` comes on top, `command` instead."""
-        with self._log.open("ab") as log:
+        """Starts one with a log of its own. `environment` comes on top, `command` instead."""
+        own = _folder(self._log) / f"{self.started:05}-{role}.log"
+        own.parent.mkdir(exist_ok=True)
+        with own.open("ab") as log:
             popen = subprocess.Popen(
                 self._commands[role] if command is None else command,
                 env=self._environment | dict(environment or {}),
@@ -112,7 +131,7 @@ class Pack:
                 start_new_session=True,  # Ctrl-C is for the supervisor, which then ends them
                 preexec_fn=dying_with_parent(),  # noqa: PLW1509 the supervisor has one thread
             )
-        process = Process(role, popen, time.monotonic())
+        process = Process(role, popen, time.monotonic(), own)
         self.alive.append(process)
         self.started += 1
         return process
@@ -138,19 +157,22 @@ class Pack:
         process.send(signal.SIGKILL)
         process.popen.wait()
 
-    def said_lately(self, words: str) -> bool:
-        """Whether one of the last lines that any of them wrote has these words."""
-        with self._log.open("rb") as log:
-            log.seek(max(0, log.seek(0, 2) - LATELY_BYTES))
-            return words.encode() in log.read()
+
+def logs(log: Path) -> list[Path]:
+    """The log that some processes share, if there is one, and those that a pack has given to each of its own."""
+    return [*([log] if log.exists() else []), *sorted(_folder(log).glob("*.log"))]
+
+
+def _folder(log: Path) -> Path:
+    return log.with_suffix("")
 
 
 def log_errors(log: Path) -> list[str]:
     """Lines that say that something went wrong inside a process, as text or as JSON, beyond what chaos explains: items
     fail as it was foretold, and a worker that dies while it ends a job was killed by us, or its exit code is a finding
     of its own."""
-    if not log.exists():
-        return []
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        told = [line.rstrip() for line in lines if any(word in line for word in _OF_ERRORS)]
+    told = []
+    for one in logs(log):
+        with one.open(encoding="utf-8", errors="replace") as lines:
+            told += [line.rstrip() for line in lines if any(word in line for word in _OF_ERRORS)]
     return [line for line in told if not any(word in line for word in _EXPLAINED)]

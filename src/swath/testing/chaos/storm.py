@@ -199,11 +199,11 @@ class Storm:
             fine |= {-KILL}
         if STOP in process.signals:
             fine |= {0, 130, -STOP}  # before it has a handler of its own, the signal itself ends it
-        if code == 1 and self._pack.said_lately(LOCKED):
+        if code == 1 and LOCKED in process.last_line:
             self.orders.given["told that the store is locked"] += 1
             return  # and is started again, as it asked for
         fine |= self._honest_ends(process)
-        self.findings.expect(code in fine, Kind.WRONG, process.role, f"it ended by itself with code {code}")
+        self.findings.expect(code in fine, Kind.WRONG, process.role, process.told_end)
 
     def _honest_ends(self, process: Process) -> set[int]:
         """Exit codes with which a process may give up by itself."""

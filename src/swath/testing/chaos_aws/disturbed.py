@@ -138,7 +138,7 @@ class DisturbedStorm(Storm):
     def _honest_ends(self, process: Process) -> set[int]:
         """S3 refuses who has a clock that is wrong by more than 15 minutes, and the worker says so in a line."""
         jumped = self._clocks is not None and self._clocks.made.total() > 0
-        refused = jumped and any(self._pack.said_lately(words) for words in WRONG_CLOCK)
+        refused = jumped and any(words in process.last_line for words in WRONG_CLOCK)
         return self._points.honest_ends(process) | ({USER_ERROR} if refused else set())
 
     def _log_errors(self) -> list[str]:

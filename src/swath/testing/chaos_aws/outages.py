@@ -21,7 +21,7 @@ from swath.backends.host.presence import Presence
 from swath.testing.aws_s3_faults import S3Faults, S3Rates
 from swath.testing.aws_servers import Endpoints
 from swath.testing.chaos.findings import Findings, Kind
-from swath.testing.chaos.processes import Pack, log_errors
+from swath.testing.chaos.processes import Pack, log_errors, logs
 from swath.testing.chaos_aws.check import check
 from swath.testing.chaos_aws.gate import Gate, Shut
 from swath.testing.chaos_aws.job import AwsJob, make_job
@@ -180,11 +180,12 @@ class _Run:
         await self._until(lambda: all(process.popen.poll() is not None for process in pack.alive), 30.0)
         for process in pack.alive:
             code = process.popen.poll()
-            self._findings.expect(code == 0, Kind.WRONG, "worker", f"it ended with code {code}")
+            self._findings.expect(code == 0, Kind.WRONG, "worker", process.told_end)
 
 
 def _lines(job: AwsJob, what: str) -> int:
-    return job.log.read_text(encoding="utf-8", errors="replace").count(f"waiting_for: {what}")
+    said = (log.read_text(encoding="utf-8", errors="replace") for log in logs(job.log))
+    return sum(text.count(f"waiting_for: {what}") for text in said)
 
 
 def _delete_queues(endpoints: Endpoints, name: str) -> None:

@@ -205,7 +205,7 @@ class Storm:
         if STOP in process.signals and process.pid not in self._worked:
             fine |= {-STOP}  # before it has a handler of its own, the signal itself ends it
         fine |= self._honest_ends(process)
-        self.findings.expect(code in fine, Kind.WRONG, "worker", f"it ended by itself with code {code}")
+        self.findings.expect(code in fine, Kind.WRONG, "worker", process.told_end)
 
     def _honest_ends(self, process: Process) -> set[int]:
         """Exit codes with which a worker may give up by itself."""
