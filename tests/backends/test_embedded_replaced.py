@@ -214,3 +214,20 @@ async def test_a_file_of_another_program_is_refused_and_gets_no_table_of_ours(tm
         EmbeddedStore.open(tmp_path, FakeClock())
     with closing(sqlite3.connect(tmp_path / "swath.db")) as db:
         assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("invoices",)]
+
+
+def test_a_file_that_is_removed_while_it_is_opened_is_missed(tmp_path: Path) -> None:
+    """Somebody is faster than the look at what has been opened: otherwise it would never be known, and never missed."""
+    file = tmp_path / "swath.db"
+    opened: list[sqlite3.Connection] = []
+
+    def open_and_lose() -> sqlite3.Connection:
+        opened.append(open_writer(file))
+        file.unlink()
+        return opened[0]
+
+    with pytest.raises(StoreReplaced, match="was removed"):
+        OpenFiles(file).opened(open_and_lose)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
+    assert not file.exists()

@@ -6,6 +6,7 @@ every commit succeeds, and nobody will ever read it. SQLite does not notice, so 
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from swath.domain.errors import StoreReplaced
 
 __all__ = ["OpenFiles"]
 
-T = TypeVar("T")
+T = TypeVar("T", bound="sqlite3.Connection | None")
 
 # SQLite makes the log and its index when the file is first used, and keeps both for as long as anybody has it open.
 _SUFFIXES: Final = ("-wal", "-shm")
@@ -34,7 +35,8 @@ class OpenFiles:
         self._known: dict[Path, tuple[int, int]] = {}
 
     def opened(self, connect: Callable[[], T]) -> T:
-        """Opens the file, which must not be another one than before. Raises StoreReplaced.
+        """Opens the file, which must not be another one than before. Raises StoreReplaced, also when the file is gone
+        as soon as it is open.
 
         The files are looked at only when it is open: a file system of layers gives a file that is opened for writing
         another number.
@@ -45,6 +47,10 @@ class OpenFiles:
         connection = connect()
         self._must_exist = True
         self._known = {**self._present(), **self._known}
+        if self._file not in self._known and not self._file.exists():  # nothing would ever miss it
+            if connection is not None:
+                connection.close()
+            raise StoreReplaced(str(self._file), "removed")
         return connection
 
     @property
