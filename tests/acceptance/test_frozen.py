@@ -34,7 +34,7 @@ async def main(folder, lease_seconds):
 
 asyncio.run(main(*sys.argv[1:]))
 """
-STANDSTILL_SECONDS = 2.0
+STANDSTILL_SECONDS = 6.0  # a busy machine may keep an import from giving the loop back for some seconds
 SHORT = {"SWATH_STANDSTILL_SECONDS": str(STANDSTILL_SECONDS), "SWATH_HEARTBEAT_SECONDS": "0.2"}
 
 

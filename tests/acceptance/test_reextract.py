@@ -250,13 +250,15 @@ async def test_of_a_group_that_was_never_committed_nothing_is_lost_or_double(
     """The process dies inside `extract`, or that never returns: what the items before it gave is not stored yet."""
     shell.write("deadly.py", DEADLY.format(what=what))
     shell.write("items.csv", "\n".join(["n", *map(str, range(1, 201))]))
-    shell.write("policy.yaml", "timeouts: {item_seconds: 1}\n")
+    shell.write("policy.yaml", "timeouts: {item_seconds: 5}\n")
     order = ("run", "deadly.py", "--items", "items.csv", "--job-id", "job", "--policy", "policy.yaml", "--quiet")
     assert shell.swath(*order).returncode == 0
     shell.write("deadly", "")
-    shell.environment |= {"SWATH_STANDSTILL_SECONDS": "0.5", "SWATH_HEARTBEAT_SECONDS": "0.5"}
     again = ("jobs", "reextract", "job", "--scraper", "deadly.py", "--json")
+    usual = dict(shell.environment)
+    shell.environment |= {"SWATH_STANDSTILL_SECONDS": "5", "SWATH_HEARTBEAT_SECONDS": "0.5"}
     died = shell.swath(*again)
+    shell.environment = usual
     assert died.returncode == code, died.stderr
     assert await _progress(shell, "job.v2") < 200
     done = shell.swath(*again)

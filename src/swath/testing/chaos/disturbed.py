@@ -158,9 +158,6 @@ class DisturbedStorm(Storm):
         self._points.started(process, planned)
         return process
 
-    def _honest_ends(self, process: Process) -> set[int]:
-        return self._points.honest_ends(process)
-
     def _standings(self) -> dict[str, Standing]:
         """Of all jobs that are retried."""
         seen = self._watch.look()

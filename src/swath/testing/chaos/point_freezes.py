@@ -20,7 +20,6 @@ from swath.testing.disturbances.named_points import PlannedFreeze, draw_freeze, 
 __all__ = ["PointFreezes"]
 
 LONGEST_SECONDS: Final = 60.0  # who waits for a retry that does not come is woken anyway
-STANDSTILL_SECONDS: Final = 25.0
 FROZEN: Final = "frozen at a point"
 WOKEN: Final = "woken after a retry"
 
@@ -51,7 +50,6 @@ class PointFreezes:
         self._luck = luck
         self._made = made
         self._standings = standings
-        self._slept_long: set[Process] = set()
         self._armed: dict[Process, PlannedFreeze] = {}
         self._frozen: list[_Frozen] = []
 
@@ -72,10 +70,6 @@ class PointFreezes:
         if self._made[WOKEN] >= self._count or len(waiting) + asleep >= most:
             return None
         return draw_freeze(self._luck, anywhere=any(planned.in_the_ending for planned in waiting))
-
-    def honest_ends(self, process: Process) -> set[int]:
-        """Whoever slept so long takes it for an item that holds up the process, and ends with a line that says so."""
-        return {1} if process in self._slept_long else set()
 
     def started(self, process: Process, planned: PlannedFreeze) -> None:
         """It was armed so."""
@@ -107,7 +101,6 @@ class PointFreezes:
     def to_wake(self, now: float) -> list[Process]:
         """Those whose time has come; whoever asks wakes them."""
         due = [frozen for frozen in self._frozen if self._may_wake(frozen, now)]
-        self._slept_long |= {frozen.process for frozen in due if now - frozen.since > STANDSTILL_SECONDS}
         self._frozen = [frozen for frozen in self._frozen if frozen not in due]
         return [frozen.process for frozen in due]
 

@@ -202,13 +202,7 @@ class Storm:
         if code == 1 and LOCKED in process.last_line:
             self.orders.given["told that the store is locked"] += 1
             return  # and is started again, as it asked for
-        fine |= self._honest_ends(process)
         self.findings.expect(code in fine, Kind.WRONG, process.role, process.told_end)
-
-    def _honest_ends(self, process: Process) -> set[int]:
-        """Exit codes with which a process may give up by itself."""
-        del process
-        return set()
 
     def _send_home(self) -> None:
         """The job has ended: workers stop when asked to, and `run` has seen it."""

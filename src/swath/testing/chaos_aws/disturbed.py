@@ -139,7 +139,7 @@ class DisturbedStorm(Storm):
         """S3 refuses who has a clock that is wrong by more than 15 minutes, and the worker says so in a line."""
         jumped = self._clocks is not None and self._clocks.made.total() > 0
         refused = jumped and any(words in process.last_line for words in WRONG_CLOCK)
-        return self._points.honest_ends(process) | ({USER_ERROR} if refused else set())
+        return {USER_ERROR} if refused else set()
 
     def _log_errors(self) -> list[str]:
         """That damaged results are named is right, and so is that S3 refuses a clock that has jumped."""
