@@ -21,7 +21,7 @@ _PROBLEMS: Final = (
     ("UNSUPPORTED_PROTOCOL", "the server supports only versions of TLS that are no longer safe"),
     ("UNRECOGNIZED_NAME", "the server does not know this host name"),
     ("CERTIFICATE_REQUIRED", "the server asks for a client certificate"),
-    ("HANDSHAKE_FAILURE", "the server supports none of our cipher suites"),
+    ("HANDSHAKE_FAILURE", "the server supports none of our cipher suites, or asks for a client certificate"),
     ("NO_SHARED_CIPHER", "the server supports none of our cipher suites"),
     ("INSUFFICIENT_SECURITY", "the server supports none of our cipher suites"),
     ("DH_P_LENGTH", "the key of the server is too weak"),
