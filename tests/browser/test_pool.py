@@ -327,6 +327,23 @@ async def test_who_cannot_be_served_in_time_hears_at_once_why() -> None:
         assert it.pool.stats.trouble == "OSError: no room"
 
 
+@pytest.mark.req("I4")
+async def test_no_place_counts_as_available_while_a_start_takes_longer_than_anyone_waits() -> None:
+    async with world(browsers=1, acquire_seconds=10) as it:
+        assert it.pool.stats.available == 1
+        it.factory.open.clear()
+        waits = asyncio.create_task(it.pool.acquire())
+        await settle()
+        assert it.pool.stats.available == 1
+        it.clock.advance(10)
+        with pytest.raises(PoolExhausted):
+            await waits
+        assert (it.pool.stats.available, it.pool.stats.in_use) == (0, 0)
+        it.factory.open.set()
+        await settle()
+        assert it.pool.stats.available == 1
+
+
 async def test_browsers_that_die_as_soon_as_they_start_are_not_started_in_a_tight_loop() -> None:
     async with world(browsers=1) as it:
         for _ in range(50):

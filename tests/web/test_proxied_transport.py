@@ -23,8 +23,10 @@ from swath.testing.proxies.certificates import Authority
 from swath.testing.proxies.faulty import Fault, FaultyProxy
 from swath.testing.proxies.listener import Listener
 from swath.testing.proxies.wire import read_request
+from swath.web.egress.guard import Target
 from swath.web.limits import Limits
 from swath.web.proxied_transport import ProxiedTransport, RoutedTransport
+from swath.web.tls_problems import Tunnel, refusal_reason_behind
 from swath.web.transport import Request, Response
 from tests.web.proxied import HOST, PAGE, Names, Site, failure_of, proxied
 
@@ -153,6 +155,31 @@ async def test_a_provider_that_opens_tls_is_trusted_by_its_own_certificate_for_i
         world.hosts[f"{HOST}:443"] = liar.port
         assert (await failure_of(world.transport, world.through_proxy(f"https://{HOST}/"))).kind is K.TLS
         assert liar.requests == []
+
+
+@pytest.mark.req("H2")
+async def test_a_certificate_that_is_refused_behind_a_proxy_says_why(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def counted(tunnel: Tunnel, target: Target, ca_file: Path | None) -> str | None:
+        asked.append(target.host)
+        return await refusal_reason_behind(tunnel, target, ca_file)
+
+    monkeypatch.setattr("swath.web.proxied_transport.refusal_reason_behind", counted)
+    async with Site(Authority("Somebody")) as stranger:
+        world.hosts |= {f"{HOST}:443": stranger.port, "other.example:443": world.secure.port}
+        for host, reason in (
+            (HOST, "unable to get local issuer certificate"),
+            ("other.example", "Hostname mismatch, certificate is not valid for 'other.example'"),
+        ):
+            for _ in range(2):
+                failed = await failure_of(world.transport, world.through_proxy(f"https://{host}/"))
+                assert failed.kind is K.TLS
+                assert failed.message == f"the certificate is not trusted at https://{host}/: {reason}"
+        assert stranger.requests == world.secure.requests == []
+    assert asked == [HOST, "other.example"], "each is asked why only once"
 
 
 async def test_without_its_certificate_the_failure_says_what_to_set(world: World, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ ALERT = b"\x15\x03\x03\x00\x02\x02"
     ("answer", "reason"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS at this port"),
-        (ALERT + b"\x28", "supports none of our cipher suites"),
+        (ALERT + b"\x28", "supports none of our cipher suites, or asks for a client certificate"),
         (ALERT + b"\x46", "supports only versions of TLS that are no longer safe"),
         (ALERT + b"\x70", "does not know this host name"),
         (ALERT + b"\x74", "asks for a client certificate"),

@@ -509,3 +509,14 @@ async def test_a_request_with_a_route_is_not_sent_without_it(transport: DirectTr
         tier=ProxyType.DATACENTER, name="dc-1", scheme="http", host="p", port=1, read_refusal=lambda *_, **__: None
     )
     assert await failure_kind(transport, Request(url="http://127.0.0.1:1/", route=route)) == FailureKind.INTERNAL
+
+
+@pytest.mark.parametrize("browser", ["chrome_143", "Firefox-151", "safari_26_1"])
+async def test_an_imitated_browser_skips_header_lines_that_it_cannot_read(
+    transport: DirectTransport, browser: str
+) -> None:
+    odd = b"just words\r\n: value\r\nX Odd: a\r\nX-Spaced : b\r\nX-Folded: c\r\n  d\r\n"
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n"
+    async with raw_site(answering(head + odd + b"\r\nok")) as url:
+        answer = await transport.send(Request(url=url + "/", impersonate=browser))
+    assert (answer.body, answer.header("x-spaced"), answer.header("x-folded")) == (b"ok", "b", "c d")

@@ -22,7 +22,7 @@ from swath.web.egress.addresses import IPAddress, same_places
 from swath.web.egress.guard import Guard, Target
 from swath.web.http1_exchange import Http1Exchanges
 from swath.web.limits import Limits
-from swath.web.tls_problems import CertificateRefused, refusal_reason
+from swath.web.tls_problems import CertificateRefused, RefusalReasons, refusal_reason
 from swath.web.transport import Request, Response, Unreadable
 from swath.web.wreq_exchange import Exchanges
 
@@ -33,7 +33,6 @@ __all__ = ["DirectTransport"]
 
 _MOST_POOLS: Final = 256
 _MOST_ODD: Final = 1_000
-_ASK_WHY_SECONDS: Final = 300.0
 
 
 class _Pool(NamedTuple):
@@ -58,7 +57,7 @@ class DirectTransport:
         self._deadlines = Deadlines()
         self._http1 = Http1Exchanges(self._limits, self._deadlines)
         self._odd: set[str] = set()
-        self._refused: dict[str, tuple[str | None, float]] = {}  # by origin: why its certificate is, and since when
+        self._reasons = RefusalReasons()
         self._pools: OrderedDict[tuple[str, float, str | None], _Pool] = OrderedDict()
         self._closed = False
 
@@ -93,7 +92,7 @@ class DirectTransport:
             return await self._exchanges.exchange(pool.client, request, pinned=target.addresses, until=until)
         except CertificateRefused as refused:
             self._abandon(origin, request, pool)
-            reason = await self._reason(origin, target)
+            reason = await self._reasons.of(origin, lambda: refusal_reason(target, self._ca_file))
             if reason is None:
                 raise
             raise Failed(Failure.of(FailureKind.TLS, f"{refused.failure.message}: {reason}")) from None
@@ -106,16 +105,6 @@ class DirectTransport:
             if task is None or not task.cancelling():  # then it was the client, which does so when it is closed
                 self._must_be_open(FailureKind.CONNECT, "the transport was closed")
             raise
-
-    async def _reason(self, origin: str, target: Target) -> str | None:
-        """Why the certificate is refused. The site is asked only once in five minutes."""
-        now = self._deadlines.loop.time()
-        known = self._refused.get(origin)
-        if known is None or now - known[1] > _ASK_WHY_SECONDS:
-            if len(self._refused) >= _MOST_ODD:
-                self._refused.clear()
-            known = self._refused[origin] = await refusal_reason(target, self._ca_file), now
-        return known[0]
 
     async def _in_the_loop(self, origin: str, target: Target, request: Request, until: float) -> Response:
         """A server that is not understood there is asked by wreq from then on: each forgives other mistakes."""

@@ -19,9 +19,10 @@ from swath.domain.failure import Failure, FailureKind
 from swath.proxies.route import Route
 from swath.web.address import canonical
 from swath.web.deadlines import Deadlines
-from swath.web.egress.guard import Guard
+from swath.web.egress.guard import Guard, Target
 from swath.web.gateway import GATEWAY_HEADER, Gateway
 from swath.web.limits import Limits
+from swath.web.tls_problems import CertificateRefused, RefusalReasons, Tunnel, refusal_reason_behind
 from swath.web.transport import Request, Response, Transport
 from swath.web.trip import Trip
 from swath.web.upstream import ProxyDial
@@ -50,6 +51,7 @@ class ProxiedTransport:
         self._pools: OrderedDict[tuple[float, str | None, Path | None], wreq.Client] = OrderedDict()
         self._dial = ProxyDial(guard, ca_file)
         self._gateway = Gateway(self._dial)
+        self._reasons = RefusalReasons()
         self._starting = asyncio.Lock()
         self._closed = False
 
@@ -69,7 +71,10 @@ class ProxiedTransport:
         trip.connect_seconds = request.connect_timeout_seconds
         trip.trouble(authority)  # what is left of an earlier request is not this one's
         route.meter.requests += 1
-        response = await self._exchanged(exchanges, request, route, trip, authority)
+        try:
+            response = await self._exchanged(exchanges, request, route, trip, authority)
+        except CertificateRefused as refused:
+            raise await self._explained(refused, route, trip, target) from None
         if response.header(GATEWAY_HEADER) == trip.token:
             raise Failed(trip.trouble(authority) or Failure.of(_K.PROXY, f"the proxy {trip.name} failed"))
         if target.scheme == "http" or route.opens_tls:
@@ -114,12 +119,23 @@ class ProxiedTransport:
         try:
             return await exchanges.exchange(self._client(exchanges, request, route), request, proxy=proxy)
         except Failed as failed:
-            raise Failed(_blamed(failed.failure, trip, authority, route)) from None
+            blamed = _blamed(failed.failure, trip, authority, route)
+            if blamed.kind is _K.TLS and isinstance(failed, CertificateRefused):
+                raise CertificateRefused(blamed) from None
+            raise Failed(blamed) from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not self._closed or task is None or task.cancelling():
                 raise
             raise Failed(Failure.of(_K.CONNECT, "the transport was closed")) from None
+
+    async def _explained(self, refused: CertificateRefused, route: Route, trip: Trip, target: Target) -> Failed:
+        """Says what is wrong with the certificate, if that can be found out."""
+        tunnel, ca_file = Tunnel(self._gateway.port, trip.token), route.ca_file or self._ca_file
+        origin = f"{target.host}:{target.port}"
+        reason = await self._reasons.of(origin, lambda: refusal_reason_behind(tunnel, target, ca_file))
+        failure = refused.failure
+        return Failed(failure if reason is None else Failure.of(failure.kind, f"{failure.message}: {reason}"))
 
     def _client(self, exchanges: Exchanges, request: Request, route: Route) -> wreq.Client:
         """Connections are kept apart by token inside a client, so one serves many routes."""

@@ -77,14 +77,14 @@ class Exchanges:
             options["dns_options"] = dns = self.wreq.dns.DnsOptions()
             for name, addresses in pins.items():
                 dns.add_resolve(name, list(addresses))
+        # Browsers skip a header line that they cannot read, and join one that goes on in the next line.
+        options["http1_options"] = self.wreq.http1.Http1Options(
+            max_headers=MOST_HEADERS,
+            ignore_invalid_headers_in_responses=True,
+            allow_spaces_after_header_name_in_responses=True,
+            allow_obsolete_multiline_headers_in_responses=True,
+        )
         if impersonate is None:
-            # Browsers skip a header line that they cannot read, and join one that goes on in the next line.
-            options["http1_options"] = self.wreq.http1.Http1Options(
-                max_headers=MOST_HEADERS,
-                ignore_invalid_headers_in_responses=True,
-                allow_spaces_after_header_name_in_responses=True,
-                allow_obsolete_multiline_headers_in_responses=True,
-            )
             options["http2_options"] = self.wreq.http2.Http2Options(
                 max_header_list_size=self.limits.header_bytes,
                 initial_window_size=_STREAM_WINDOW_BYTES,

@@ -367,6 +367,7 @@ def test_of_a_condition_neither_branch_is_done(more: str) -> None:
         ["switch", "case", "tap", "case", "tap", "endSwitch"],
         ["try", "tap", "catch", "tap", "endTry"],
         ["if_v2", "tap", "elseif_v2", "tap", "else", "tap", "endif"],
+        ["if", "gotoLabel", "end"],
     ],
 )
 def test_other_words_for_branches_take_them_along_too(kinds: list[str]) -> None:
@@ -386,6 +387,8 @@ def test_conditions_may_have_other_names() -> None:
     [
         (["tap", "else", "tap", "end"], "step 3 (else): has no condition before it"),
         (["if", "tap", "else", "tap"], "step 2 (if): is a condition that cannot be carried over, and has no end"),
+        (["gotoIf", "tap", "label", "tap"], "step 2 (gotoIf): jumps over steps, which cannot be carried over"),
+        (["tap", "gotoLabel", "tap", "label"], "step 3 (gotoLabel): jumps over steps"),
     ],
 )
 def test_branches_that_cannot_be_told_are_refused(kinds: list[str], complaint: str) -> None:

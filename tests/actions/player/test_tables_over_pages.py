@@ -85,6 +85,33 @@ async def test_a_table_that_a_script_fills_is_waited_for(played: Played) -> None
     assert await years(played, steps) == ["11", "21", "31"]
 
 
+# Scripts answer a click on Next after a while, and take each click for one page more.
+IN_PLACE = """<h1>Bills</h1><p>Paid: <b id=paid>no</b></p><table id=bills></table><div id=foot></div><script>
+let at = 1;
+const show = () => {
+  bills.innerHTML = '<tr><th>Year<th>Due</tr>' + `<tr><td>${at}1<td>10</tr>`;
+  foot.innerHTML = at < 4 ? '<button id=next>Next</button>' : '';
+};
+foot.onclick = () => { at += 1; setTimeout(show, 700); };
+show();
+</script>"""
+
+
+@pytest.mark.parametrize("read", [[TABLE], [{**AT, "field": "paid", "on": "#paid", "type": "text"}, TABLE]])
+async def test_rows_that_a_script_changes_in_place_are_waited_for(played: Played, read: list[dict[str, Any]]) -> None:
+    played.shows("/bills?at=1", IN_PLACE)
+    steps = flow(*read, NEXT, timeout_seconds=60)
+    steps[1]["condition"] = {"on": "#bills td", "text": "41"}
+    assert await years(played, steps) == ["11", "21", "31", "41"]
+
+
+async def test_rows_that_stay_as_they_are_are_not_waited_for_without_end(played: Played) -> None:
+    count = "<p id=n>1</p><button id=next onclick='n.textContent = +n.textContent + 1'>Next</button>"
+    played.shows("/bills?at=1", HEAD + ROWS.format(at=7) + count)
+    steps = flow(TABLE, NEXT, condition={"on": "#n", "text": "3"})
+    assert await years(played, steps) == ["71", "72"] * 3
+
+
 async def test_more_pages_than_there_may_be_are_a_failure_and_no_loss(played: Played) -> None:
     served(played, 3)
     with pytest.raises(Failed, match="did not come true in 2 turns"):

@@ -14,7 +14,7 @@ from swath.domain.errors import BadInput
 
 __all__ = ["Branching", "Words", "is_flow_word"]
 
-Kind = Literal["if", "loop", "else", "end"]
+Kind = Literal["if", "loop", "else", "end", "jump"]
 
 _WORDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("if", "switch", "try"), "if"),
@@ -22,6 +22,7 @@ _WORDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("end", "endif", "endswitch", "endtry", "endwhile", "endfor", "endforeach"), "end"),
     **dict.fromkeys(("endtimes", "endloop"), "end"),
     **dict.fromkeys(("while", "times", "for", "foreach", "loop"), "loop"),
+    **dict.fromkeys(("gotoif", "gotolabel", "jumpif", "jumpto", "skipif"), "jump"),
 }
 _MOST_TOLD: Final = 10
 
@@ -60,7 +61,7 @@ class Branching:
 
     def takes(self, number: int, action: str, *, known: bool) -> bool:
         """Whether the step belongs to a condition that is left out. `known`: the mapping has the action. Raises
-        BadInput for an `else` whose condition is not known."""
+        BadInput for an `else` whose condition is not known, and for a jump that is not left out."""
         kind = None if known else self._words.kind(action)
         was_inside = self._is_inside
         if kind in ("if", "loop"):
@@ -68,6 +69,11 @@ class Branching:
         elif kind == "else" and not (self._open and self._open[-1].kind == "if"):
             raise BadInput(
                 f"step {number} ({action}): has no condition before it, so one of two branches cannot be told"
+            )
+        elif kind == "jump" and not was_inside:
+            raise BadInput(
+                f"step {number} ({action}): jumps over steps, which cannot be carried over; take it out of the "
+                "recording with the steps that it guards"
             )
         ends = self._open.pop() if kind == "end" and self._open else None
         if not was_inside and not self._is_inside:

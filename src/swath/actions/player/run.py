@@ -15,6 +15,7 @@ from swath.actions.language.selector import shown as shown_selectors
 from swath.actions.language.steps import AnyStep, Extract, ForEach, If, RepeatUntil, Stop, Try
 from swath.actions.language.turns import rests_on_absence, steps_before_condition
 from swath.actions.player.acts import Acts
+from swath.actions.player.changes import Changes
 from swath.actions.player.ground import MAYBE_SECONDS, Ground, nothing_between
 from swath.actions.player.timing import Outcome, StepTime, Times, called
 from swath.browser.stage.deadline import Deadline
@@ -259,17 +260,30 @@ class Run:
     async def _repeat(self, place: str, step: RepeatUntil) -> None:
         """The condition is looked at in each turn after what it reads, and before what leads on to the next."""
         before, here = steps_before_condition(step.steps), f"{place}.steps."
+        changes = Changes(self._ground, step, step.steps[:before])
         for turn in range(1, step.most + 1):
             with self._ground.scope.turn(turn):
                 await self.steps(here, step.steps[:before])
                 if await self._is_over(place, step):
                     return
                 if turn < step.most or not before:  # the last page that may be read leads on to no other
-                    await self.steps(here, step.steps[before:], before + 1)
+                    await self._lead_on(place, step, before, changes)
         if not before and await self._is_over(place, step):
             return
         message = f"what it waits for did not come true in {step.most} turns"
         raise self._named(place, step, Failed(Failure.of(FailureKind.ACTION_FAILED, message)))
+
+    async def _lead_on(self, place: str, step: RepeatUntil, before: int, changes: Changes) -> None:
+        """Does the steps after those that read, and waits for what a script of the page makes of them."""
+        await self._looked(place, step, changes.note())
+        await self.steps(f"{place}.steps.", step.steps[before:], before + 1)
+        await self._looked(place, step, changes.wait())
+
+    async def _looked(self, place: str, step: RepeatUntil, looking: Awaitable[None]) -> None:
+        try:
+            await looking
+        except Failed as failed:
+            raise self._named(place, step, failed) from None
 
     async def _is_over(self, place: str, step: RepeatUntil) -> bool:
         """Whether the condition holds. What is not shown must stay so for a while: the page may still be drawn."""

@@ -41,6 +41,7 @@ class BrowserPool:
         self._pages = 0
         self._recycled = 0
         self._crashed = 0
+        self._is_late = False  # a browser is being started for longer than an item waits, and none runs
         self._closed = False
 
     async def acquire(self, near: Running | None = None) -> Place:
@@ -98,7 +99,7 @@ class BrowserPool:
     @property
     def stats(self) -> PoolStats:
         in_use = self._in_use
-        none_start = self._backoff.trouble is not None and not self._members
+        none_start = not self._members and (self._is_late or self._backoff.trouble is not None)
         return PoolStats(
             total=self.options.places,
             available=0 if none_start else self.options.places - in_use,
@@ -210,10 +211,12 @@ class BrowserPool:
         try:
             running = await self._launch()
         except Exception as error:  # noqa: BLE001 whatever keeps it from starting
+            self._is_late = False
             self._starts.discard(asyncio.current_task())
             self._serve_after(self._backoff.failed(error))
             self._serve()
             return
+        self._is_late = False
         self._starts.discard(asyncio.current_task())
         if self._closed:
             await running.kill()
@@ -238,6 +241,7 @@ class BrowserPool:
 
     async def _expire(self, waiter: Waiter) -> None:
         await self._clock.sleep(waiter.deadline - self._clock.boot())
+        self._is_late = bool(self._starts) and not self._members
         told = f"no browser came free within {self.options.acquire_seconds:g} s"
         self._fail(waiter, PoolExhausted(told if self._backoff.trouble is None else f"{told}; {self._backoff.trouble}"))
 
