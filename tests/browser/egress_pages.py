@@ -77,7 +77,7 @@ Promise.allSettled(waits).then(() => {{ document.title = "done"; }});
 SERVICE_WORKER = """
 self.addEventListener("install", e => e.waitUntil(fetch("{c}/service-worker", {{mode: "no-cors"}}).catch(() => 0)));
 """
-CLICKS = ("open", "blank", "download", "ping")
+CLICKS = ("ping", "open", "blank", "download")
 # Those that a Chromium without a guard was seen to try, each and every time.
 SURE = frozenset(
     {
@@ -86,6 +86,7 @@ SURE = frozenset(
         *("video", "audio", "poster", "svg-image", "form", "fetch", "fetch-cors", "fetch-post", "fetch-redirect"),
         *("xhr", "websocket", "eventsource", "beacon", "import", "worker", "worker-import", "shared-worker"),
         *("service-worker", "new-image", "javascript", "favicon", "window-open", "target-blank", "download", "preload"),
+        *("ping",),
         *("modulepreload", "prefetch", "goto", "goto-301", "goto-302", "goto-refresh", "goto-location"),
     }
 )

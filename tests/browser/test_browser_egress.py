@@ -253,6 +253,33 @@ async def test_without_our_flags_udp_leaves(loose: Net) -> None:
     assert candidates
 
 
+TURN = """async port => {
+  const turn = {urls: `turn:127.0.0.1:${port}?transport=tcp`, username: "a", credential: "b"};
+  const peer = window.kept = new RTCPeerConnection({iceServers: [turn], iceTransportPolicy: "relay"});
+  peer.createDataChannel("x");
+  await peer.setLocalDescription(await peer.createOffer()); }"""
+
+
+async def turned(net: Net, guard: type[Guard]) -> int:
+    """How often a relay was reached that a page has named for calls; it was asked for."""
+    async with Canary() as relay, net.page(guard) as (page, _):
+        await page.goto(f"{net.pages.url}/plain")
+        await page.evaluate(TURN, relay.port)
+        await until(lambda: any(url.endswith(f":{relay.port}/") for url in net.way.asked))
+        if guard is NoGuard:
+            await until(lambda: bool(relay.hits))
+        await page.evaluate("kept.close()")
+        return len(relay.hits)
+
+
+async def test_no_relay_for_calls_is_reached(net: Net) -> None:
+    assert await turned(net, Guard) == 0
+
+
+async def test_without_the_guard_one_is_reached(net: Net) -> None:
+    assert await turned(net, NoGuard) > 0
+
+
 async def quiet(net: Net) -> tuple[set[str], int]:
     """Which hosts a context's exit was asked for while a page with a form was loaded, left and loaded again."""
     async with net.page() as (page, _):

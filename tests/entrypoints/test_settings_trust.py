@@ -1,4 +1,4 @@
-"""T3, Z7: a settings file that nobody named is used only if nobody else wrote it, and gets no secrets."""
+"""T3, Z7: a settings file or data folder that nobody named is used only if nobody else made it, and gets no secrets."""
 
 from __future__ import annotations
 
@@ -121,6 +121,60 @@ def test_another_user_is_served_by_roots_file_and_not_by_a_third_ones(here: Path
     ran = as_eve()
     assert ran.returncode != 0
     assert f"belongs to uid {MALLORY}" in ran.stderr
+
+
+@as_root
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_data_folder_of_another_user_is_refused_and_a_named_one_is_not(here: Path, linked: bool) -> None:
+    read({})
+    folder = here / ("elsewhere" if linked else "swath-data")
+    folder.mkdir(mode=0o755)
+    if linked:
+        (here / "swath-data").symlink_to("elsewhere")
+    read({})
+    os.chown(here / "swath-data", EVE, 0, follow_symlinks=False)
+    told = _refused()
+    assert f"swath-data is not used: it belongs to uid {EVE}" in told
+    assert "SWATH_DATA=swath-data" in told
+    assert read_settings({"SWATH_DATA": "swath-data"}).data == Path("swath-data")
+    (here / "swath.toml").write_text('data = "swath-data"\n')
+    read({})
+    assert sorted(path.name for path in folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o702, 0o1777, 0o775])
+def test_a_data_folder_to_which_others_may_write_is_refused(
+    here: Path, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swath.settings.trust._is_private", lambda _: False)
+    (here / "swath-data").mkdir()
+    (here / "swath-data").chmod(mode)
+    assert "chmod go-w swath-data" in _refused()
+    (here / "swath-data").chmod(0o755)
+    read({})
+
+
+@as_root
+def test_a_planted_data_folder_is_neither_filled_nor_followed_by_a_command(here: Path) -> None:
+    """A real command of root in a folder where somebody else was first: what it stores would be theirs to read."""
+    secret = here / "secret"
+    secret.write_text("of root alone")
+    data = here / "swath-data"
+    data.mkdir()
+    data.chmod(0o777)
+    (data / "swath.db-pulse").symlink_to(secret)
+    for path in (data, data / "swath.db-pulse"):
+        os.chown(path, EVE, EVE, follow_symlinks=False)
+    (here / "items.csv").write_text("ssn\n123-45-6789\n")
+    words = ["run", "example-mock", "--items", "items.csv", "--job-id", "job", "--quiet"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SWATH_")}
+    ran = run_warm(words, here, clean, None, 120)
+    assert ran.returncode == 2
+    assert ran.stderr.count("\n") == 1
+    assert [path.name for path in data.iterdir()] == ["swath.db-pulse"]
+    named = run_warm(words, here, clean | {"SWATH_DATA": "swath-data"}, None, 120)
+    assert named.returncode == 0, named.stderr
+    assert secret.read_text() == "of root alone"
 
 
 SECRETS = [

@@ -13,7 +13,7 @@ from swath.domain.errors import BadInput
 from swath.domain.secret import MASK
 from swath.settings.model import AWS_LEASE_SECONDS, Origin, Reading, Settings
 from swath.settings.places import DynamoPlace
-from swath.settings.trust import check_owner, check_secrets
+from swath.settings.trust import check_data, check_owner, check_secrets
 from swath.settings.values import PARSERS, masked
 
 __all__ = ["completion_asked", "read", "read_settings"]
@@ -78,6 +78,8 @@ def _settings(values: dict[str, Any]) -> Settings:
         check_owner(Path(SITES_NAME), "SWATH_SITES")
         values["sites"] = Path(SITES_NAME)
     settings = Settings(**values)
+    if "data" not in values:
+        check_data(settings.data, "SWATH_DATA")
     _ = settings.places  # said now, and not by the first command that opens them
     return settings
 

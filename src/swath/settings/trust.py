@@ -1,8 +1,9 @@
-"""Whether a settings file that nobody named may be used, and with which secrets.
+"""Whether a settings file or data folder that nobody named may be used, and with which secrets.
 
 A settings file can name scrapers, which are code, and addresses, which secrets are sent to. So one that was merely
 found must belong to the user, as ssh wants of its own, and the addresses in it get no secrets from elsewhere. Whoever
-names a file (SWATH_CONFIG, SWATH_SITES) consents to both.
+names a file (SWATH_CONFIG, SWATH_SITES) consents to both. The data folder of the current folder is where jobs are read
+and written, so it must belong to the user too, unless it was named (SWATH_DATA).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 
 from swath.domain.errors import BadInput
 
-__all__ = ["check_owner", "check_secrets"]
+__all__ = ["check_data", "check_owner", "check_secrets"]
 
 _ROOT: Final = 0
 _PROXY: Final = ("proxy_url", "proxy_ca_file")
@@ -49,6 +50,25 @@ def check_owner(file: Path, consent: str) -> None:
             )
 
 
+def check_data(folder: Path, consent: str) -> None:
+    """The same for a data folder that was merely found, if it is there. Those above it do not matter: what is in a
+    folder of the user's own was put there by the user."""
+    anyway = f"if you trust it, name it: {consent}={shlex.quote(str(folder))}, else work in another folder"
+    shown = shlex.quote(str(folder))
+    for look in (folder.lstat, folder.stat):
+        try:
+            status = look()
+        except OSError:  # it is made later, or cannot be had: who makes it will tell
+            return
+        if status.st_uid not in (os.geteuid(), _ROOT):
+            raise BadInput(
+                f"the data folder {folder} is not used: it belongs to {_user(status.st_uid)}, not to you; {anyway}"
+            )
+        if _others_write(status, or_add=True):
+            cure = f"close it: chmod go-w {shown}"
+            raise BadInput(f"the data folder {folder} is not used: others may write to it; {cure}, or {anyway}")
+
+
 def check_secrets(file: Path, in_file: Collection[str], in_environment: Collection[str]) -> None:
     """Raises BadInput if a secret of the environment would go where a file of the current folder says."""
     for secret, addresses in _SENT_TO.items():
@@ -75,10 +95,11 @@ def _on_the_way(file: Path) -> list[tuple[Path, os.stat_result]]:
     return found
 
 
-def _others_write(found: os.stat_result) -> bool:
+def _others_write(found: os.stat_result, *, or_add: bool = False) -> bool:
+    """`or_add`: whether they may put something new into a folder counts too."""
     if stat.S_ISLNK(found.st_mode):
         return False  # its mode says nothing
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+    if not or_add and stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
         return False  # others may add files, and neither remove nor rename those of the user
     if found.st_mode & stat.S_IWOTH:
         return True

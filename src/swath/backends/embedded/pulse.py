@@ -75,7 +75,8 @@ class Pulse(Generic[T]):
 
 
 def _map(path: Path) -> mmap.mmap:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    # Not through a link: what it leads to would be written over.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         os.posix_fallocate(descriptor, 0, _NUMBER.size)  # on a full disk a write into a hole would kill the process
         return mmap.mmap(descriptor, _NUMBER.size)
