@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import Any, TypeVar
 
-__all__ = ["at_once", "run_at_once"]
+__all__ = ["LoopClock", "at_once", "run_at_once"]
 
 T = TypeVar("T")
 
@@ -36,6 +36,19 @@ class _Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """What the selector has not waited for."""
         return self._hasty.now
+
+
+class LoopClock:
+    """The Clock port by the time of the running loop."""
+
+    def now(self) -> float:
+        return 1_700_000_000.0 + self.boot()
+
+    def boot(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))
 
 
 def run_at_once(main: Coroutine[Any, Any, T]) -> T:

@@ -57,6 +57,14 @@ async def until(shell: Shell, job_id: str, condition: Callable[[dict[str, Any]],
     return found
 
 
+async def logged(worker: asyncio.subprocess.Process, text: str) -> None:
+    """Waits for the line in which the worker says so: `swath jobs status` looks for itself, and may be first."""
+    assert worker.stderr is not None
+    async with asyncio.timeout(90):
+        while text not in (line := (await worker.stderr.readline()).decode()):
+            assert line, f"the worker ended and never logged {text!r}"
+
+
 def damage(job: Path) -> Callable[[], None]:
     """Puts a file in the place of the folder with the items; answers with what repairs it."""
     (job / "items").rename(job / "items.kept")
@@ -95,12 +103,12 @@ async def test_one_damaged_folder_stops_one_job_and_no_other(shell: Shell) -> No
     assert str(results / "damaged") in found["waiting_reason"]
     assert "'items' is a file" in found["waiting_reason"]
     assert "'items' is a file" in (await shell.run("jobs", "status", "damaged"))[1]
+    await logged(second, "'items' is a file")
     repair()
     await until(shell, "damaged", lambda found: found["status"] == "completed")
     second.terminate()
-    _, log = await asyncio.wait_for(second.communicate(), 60)
+    await asyncio.wait_for(second.communicate(), 60)
     assert second.returncode == 0
-    assert "'items' is a file" in log.decode()
     for job_id in ("damaged", "other"):
         assert (await shell.run("jobs", "verify", job_id))[0] == 0
 

@@ -71,7 +71,7 @@ async def _ended(shell: Shell) -> tuple[str, int, set[str]]:
     """State, successes, and which workers had a hand in it."""
     store = EmbeddedStore.open(shell.folder / "data", SystemClock())
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(250):
             while not (status := await store.status("many")).state.terminal:
                 await asyncio.sleep(0.05)
         items = await store.items("many")
@@ -83,11 +83,11 @@ async def _ended(shell: Shell) -> tuple[str, int, set[str]]:
 @pytest.mark.req("W4", "W2")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_several_processes_share_a_job_and_stop_with_the_command(shell: Shell, number: signal.Signals) -> None:
-    await _create(shell, 200)
     process = await shell.start("worker", "--processes", "3")
     pids = await _until_workers(shell, 3)
+    await _create(shell, 1_000)
     state, success, workers = await _ended(shell)
-    assert (state, success, len(workers)) == ("completed", 200, 3)
+    assert (state, success, len(workers)) == ("completed", 1_000, 3)
     process.send_signal(number)
     _, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, err

@@ -400,7 +400,10 @@ async def test_only_a_few_loads_are_read_at_once(api: Api) -> None:
         await api.data("POST", "/jobs", json={"job_id": f"j{n}", "scraper_id": "typed"})
     async with served(api) as client:
         loads = [asyncio.create_task(client.post(f"/jobs/j{n}/items", content=slowly())) for n in range(6)]
-        await asyncio.sleep(1.5)
+        async with asyncio.timeout(60):
+            while sum(begun := [bool(await api.services.store.items(f"j{n}")) for n in range(6)]) < MOST_AT_ONCE:
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(1.5)  # in which the others would begin
         begun = [bool(await api.services.store.items(f"j{n}")) for n in range(6)]
         go_on.set()
         answers = await asyncio.gather(*loads)

@@ -44,8 +44,14 @@ async def test_rate_holds_at_the_site_over_processes_jobs_and_a_kill(tmp_path: P
 
 @pytest.mark.req("Z3")
 async def test_workers_that_do_not_keep_to_the_rate_are_found_out(tmp_path: Path) -> None:
-    hasty = Plan(processes=1, items=40, rate=30.0, concurrency=64, haste=1.5)
-    assert not (await asyncio.wait_for(measure_until_well(tmp_path, hasty), 200)).well
+    """A busy machine may slow them down to the rate, so they are measured until they are not."""
+    for number in range(6):
+        hasty = Plan(processes=1, items=40, rate=30.0, concurrency=64, haste=1.5)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if not (found := await asyncio.wait_for(measure(folder, hasty), 200)).well:
+            return
+    pytest.fail(f"it always kept to the rate: {found}")
 
 
 @pytest.mark.req("Z3", "S1", "D1")

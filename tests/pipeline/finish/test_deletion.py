@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from swath.backends.clock import SystemClock
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.store import MemoryStore
 from swath.domain.clock_watch import CONFIRM_SECONDS
@@ -20,6 +19,7 @@ from swath.pipeline.finish.put_offs import LONGEST_SECONDS
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import Store, order, policy
 from tests.pipeline.finish.running import loaded, run, successes
+from tests.virtual_time import LoopClock, at_once
 
 IDS = [f"100-01-{n:03}" for n in range(1, 26)]
 
@@ -116,8 +116,9 @@ class Slow(MemoryResults):
 
 
 @pytest.mark.req("J5", "W3")
+@at_once
 async def test_the_right_to_delete_is_kept_however_long_the_files_take() -> None:
-    clock = SystemClock()
+    clock = LoopClock()
     store, storage = MemoryStore(clock, lease_seconds=0.1), Slow()
     await store.submit(order("job"))
     await store.cancel("job")

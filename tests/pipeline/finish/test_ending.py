@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import pytest
 
-from swath.backends.clock import SystemClock
 from swath.backends.embedded.results import FolderResults
 from swath.backends.memory.results import MemoryResults
 from swath.backends.memory.store import MemoryStore
@@ -27,6 +26,7 @@ from swath.ports.result_storage import ResultStorage
 from swath.testing.clock import FakeClock
 from swath.testing.contracts.orders import Store, order
 from tests.pipeline.finish.running import document, every_kind, finish_lease, loaded, run, successes
+from tests.virtual_time import LoopClock, at_once
 
 IDS = [f"100-01-{n:03}" for n in range(1, 26)]
 
@@ -345,8 +345,9 @@ class Sluggish(MemoryResults):
 
 
 @pytest.mark.req("Z9", "W3")
+@at_once
 async def test_the_right_to_end_is_kept_however_long_a_step_takes() -> None:
-    clock = SystemClock()
+    clock = LoopClock()
     store, storage = MemoryStore(clock, lease_seconds=1.0), Sluggish()
     await store.submit(order("job"))
     await store.cancel("job")
