@@ -96,6 +96,22 @@ async def test_several_processes_share_a_job_and_stop_with_the_command(shell: Sh
     assert (await shell.run("jobs", "verify", "many"))[0] == 0
 
 
+@pytest.mark.req("W4", "Z7")
+async def test_no_process_imports_what_somebody_has_put_into_the_current_folder(shell: Shell) -> None:
+    """As another user may in /tmp, for whoever starts a command there."""
+    await _create(shell, 20)
+    planted = f"open({str(shell.folder / 'imported')!r}, 'a').write(__name__)"
+    (shell.folder / "swath").mkdir()
+    for name in ("click.py", "msgspec.py", "swath/__init__.py"):
+        shell.write(name, planted)
+    process = await shell.start("worker", "--processes", "2")
+    assert (await _ended(shell))[:2] == ("completed", 20)
+    process.terminate()
+    _, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, err
+    assert not (shell.folder / "imported").exists()
+
+
 @pytest.mark.req("W4", "Z1")
 async def test_a_process_that_dies_is_replaced_and_nothing_is_lost(shell: Shell) -> None:
     await _create(shell, 300)

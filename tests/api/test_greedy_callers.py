@@ -221,3 +221,20 @@ async def test_one_key_has_a_share_of_the_requests_under_way(tmp_path: Path) -> 
 )
 def test_an_address_of_ipv6_counts_with_its_network(peer: str | None, client: str) -> None:
     assert client_of(peer) == client
+
+
+async def test_who_sends_thousands_of_requests_ahead_is_cut_off(api: Api) -> None:
+    """Each would be kept in memory, and they would be answered before those of others."""
+    async with served(api) as client:
+        for count, most in ((1 + protocol.MOST_WAITING, 1 + protocol.MOST_WAITING), (5_000, 1 + protocol.MOST_WAITING)):
+            reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+            writer.write(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * count)
+            answered = b""
+            with contextlib.suppress(ConnectionError):
+                async with asyncio.timeout(HANGING_SECONDS):
+                    while answered.count(b"HTTP/1.1 200 ") < count and (piece := await reader.read(65_536)):
+                        answered += piece
+            writer.close()
+            assert answered.count(b"HTTP/1.1 200 ") <= most
+            assert (count > most) == (answered.count(b"HTTP/1.1 200 ") < count)
+        assert await asked(client, "/health") == 200

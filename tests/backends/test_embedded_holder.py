@@ -119,7 +119,7 @@ async def test_nobody_is_named_who_only_reads_or_holds_another_file(tmp_path: Pa
         (["{python}", "-m", "swath", "worker", "--job", "SECRET"], "swath worker"),
         (["{python}", "-X", "utf8", "{bin}/swath", "jobs", "delete", "SECRET"], "swath jobs delete"),
         (["{bin}/swath", "run", "SECRET", "--items", "SECRET"], "swath run"),
-        (["{python}", "-m", "swath.entrypoints.cli.main", "worker", "--with-parent"], "swath worker"),
+        (["{python}", "-P", "-m", "swath.entrypoints.cli.main", "worker", "--with-parent"], "swath worker"),
         (["{python}", "-m", "swath", "SECRET"], "swath"),
         (["{python}", "other.py", "SECRET"], "sleep"),
         (["backup", "swath", "SECRET"], "sleep"),

@@ -30,6 +30,7 @@ __all__ = ["ON_RESERVE", "BoundedProtocol"]
 MOST_HEAD_BYTES: Final = 128 << 10  # more than edge.py lets through, so that most get an answer in the envelope
 HEAD_SECONDS: Final = 20.0  # from the first byte of a request, or from the connection, to the end of its headers
 MOST_CONNECTIONS: Final = 1_500  # at once: more than there may be event streams
+MOST_WAITING: Final = 8  # requests that were sent behind one that is under way; each is kept in memory
 AGAIN_SECONDS: Final = 5.0
 ON_RESERVE: Final = "on_reserve"  # set in the state of requests that only the reserve had room for
 
@@ -101,7 +102,9 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse(ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "the head of the request is too large"))
 
     def on_message_begin(self) -> None:
-        """A request begins, on a new connection or on one that was kept."""
+        """A request begins, on a new connection or on one that was kept. Raises to have the connection closed."""
+        if len(self.pipeline) >= MOST_WAITING:
+            raise ValueError("too many requests wait on one connection")
         super().on_message_begin()
         if self._on_reserve:
             self.scope["state"][ON_RESERVE] = True

@@ -22,7 +22,8 @@ from swath.entrypoints.cli.metrics_port import MetricsPlace
 
 __all__ = ["keep_workers", "stop_with_parent"]
 
-COMMAND: Final = (sys.executable, "-m", "swath.entrypoints.cli.main", "worker", "--with-parent")
+# -P: nothing is imported from the current folder, where others may have put a module.
+COMMAND: Final = (sys.executable, "-P", "-m", "swath.entrypoints.cli.main", "worker", "--with-parent")
 SHORTEST_DELAY_SECONDS: Final = 0.1
 LONGEST_DELAY_SECONDS: Final = 5.0
 STEADY_SECONDS: Final = 30.0  # one that lived so long is started again without delay

@@ -19,6 +19,7 @@ from typing import Final
 
 from swath.domain.errors import BadInput
 from swath.observe.crash_points import reach
+from swath.pipeline.results.real_path import real_path
 
 __all__ = ["Part", "check_target", "writing"]
 
@@ -69,8 +70,8 @@ def writing(target: Path, *, folder: bool = False, private: bool = False) -> Ite
 
 def check_target(target: Path, *, folder: bool = False, replace: bool = False) -> Path:
     """Where a link points to. Raises BadInput when nothing can or may be written there."""
-    real = Path(os.path.realpath(target))
     try:
+        real = real_path(target)
         if not real.parent.is_dir():
             raise BadInput(f"there is no folder {real.parent}; make it, or choose another place")
         os.lstat(real)
