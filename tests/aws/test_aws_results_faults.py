@@ -21,6 +21,7 @@ from swath.testing.aws_s3_faults import S3Faults, S3Rates
 from swath.testing.aws_servers import Endpoints
 from swath.testing.clock import FakeClock
 from tests.aws.storages import all_files, objects, results
+from tests.bounds import HANGING_SECONDS
 
 BODY = bytes(range(256)) * 400
 QUIET = S3Rates()
@@ -97,6 +98,29 @@ async def test_a_read_is_whole_or_fails(witness: S3Results, behind: S3Results, p
         [key async for key in behind.keys("job")]
     proxy.rates = QUIET
     assert await behind.get("job", "a.json") == BODY
+
+
+@pytest.mark.req("Z2", "Z9")
+@pytest.mark.parametrize("fault", ["cut_answer", "withheld", "server_error"])
+async def test_a_listing_or_a_read_that_breaks_off_once_goes_on_by_itself(
+    aws: Endpoints, aws_name: str, witness: S3Results, proxy: S3Faults, fault: str
+) -> None:
+    """Reproduced: one broken answer to a listing was told as trouble of the whole job."""
+    await witness.put("job", {"a.json": BODY, "b.json": b"{}"})
+    storage = results(aws, aws_name, patience_seconds=60)
+    for ask in (lambda: _keys(storage), lambda: storage.get("job", "a.json")):
+        proxy.injected.clear()
+        proxy.rates = S3Rates(**{fault: 1.0})
+        asking: asyncio.Future[object] = asyncio.ensure_future(ask())
+        async with asyncio.timeout(HANGING_SECONDS):
+            while not proxy.injected[fault]:
+                await asyncio.sleep(0.001)
+            proxy.rates = QUIET
+            assert await asking in (["a.json", "b.json"], BODY)
+
+
+async def _keys(storage: S3Results) -> list[str]:
+    return [key async for key in storage.keys("job")]
 
 
 @pytest.mark.req("Z2", "Z1")

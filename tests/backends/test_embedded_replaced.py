@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from swath.backends.embedded import site_file
 from swath.backends.embedded.identity import OpenFiles
 from swath.backends.embedded.opening import open_writer
 from swath.backends.embedded.site_book import EmbeddedSiteBook
@@ -189,6 +190,29 @@ async def test_a_site_book_that_is_removed_is_opened_anew(tmp_path: Path, names:
     assert "other" in await book.states()  # both use the same file, so they share what a site may be sent
     await other.close()
     await book.close()
+
+
+async def test_a_site_book_that_is_removed_while_it_is_opened_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of a job is in it, so nothing has to stop."""
+    left = ["once", "and again"]
+
+    def lose(path: Path) -> sqlite3.Connection:
+        opened = really_open(path)
+        if left:
+            left.pop()
+            path.unlink()
+        return opened
+
+    really_open = site_file._open
+    monkeypatch.setattr(site_file, "_open", lose)
+    book, other = EmbeddedSiteBook(tmp_path, FakeClock()), EmbeddedSiteBook(tmp_path, FakeClock())
+    await book.slow_down("site", 1.0, 1.0)
+    assert left == []
+    assert "site" in await other.states()
+    await book.close()
+    await other.close()
 
 
 @pytest.mark.req("Z5")

@@ -153,10 +153,13 @@ class SiteFile:
         except StoreReplaced:
             self._let_go()
             self._files = OpenFiles(self.path)
-        if self._connection is None:
-            self._connection = self._files.opened(
-                lambda: self._wait.take(lambda: _open(self.path), asked_at, BUSY_SECONDS)
-            )
+        while self._connection is None:
+            try:
+                self._connection = self._files.opened(
+                    lambda: self._wait.take(lambda: _open(self.path), asked_at, BUSY_SECONDS)
+                )
+            except StoreReplaced:  # just now
+                self._files = OpenFiles(self.path)
         return self._connection
 
     def _transact(self, asked_at: float, begin: str, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -32,6 +32,7 @@ SETTLE_SECONDS: Final = 2.0  # for what a woken process still does before all ar
 RETRIES_A_FREEZE: Final = 12
 USER_ERROR: Final = 2
 WRONG_CLOCK: Final = ("refuses the time of this machine", "AccessDenied: status 403")  # a HEAD has no more to say
+NO_ANSWER: Final = ") does not answer: "  # of S3, after it was asked again for a while: the line says that it goes on
 SKEW_SECONDS: Final = (20.0, 60.0)
 
 
@@ -142,7 +143,8 @@ class DisturbedStorm(Storm):
         return {USER_ERROR} if refused else set()
 
     def _log_errors(self) -> list[str]:
-        """That damaged results are named is right, and so is that S3 refuses a clock that has jumped."""
+        """That damaged results are named is right; so is that S3 refuses a clock that has jumped, or has not answered
+        for some seconds, as it is made to, or because the machine is busy."""
         jumped = self._clocks is not None and self._clocks.made.total() > 0
-        explained = (*self._neighbours.damaged, *(WRONG_CLOCK if jumped else ()))
+        explained = (*self._neighbours.damaged, NO_ANSWER, *(WRONG_CLOCK if jumped else ()))
         return [line for line in log_errors(self.job.log) if not any(words in line for words in explained)]

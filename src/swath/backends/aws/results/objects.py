@@ -7,7 +7,9 @@ whole or not there, and what is read is compared with the length that S3 told.
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -19,7 +21,7 @@ from obstore.store import S3Store
 from swath.backends.aws.calls.meter import Meter
 from swath.backends.aws.results.bucket import Bucket
 from swath.backends.aws.results.credentials import CredentialChain
-from swath.backends.aws.results.object_errors import TROUBLE, says_exists, says_no_bucket, translate
+from swath.backends.aws.results.object_errors import TROUBLE, Unanswered, says_exists, says_no_bucket, translate
 from swath.backends.aws.results.uploads import IsLeft, abort_uploads
 from swath.domain.errors import StoreUnavailable
 from swath.domain.job import WaitingFor
@@ -191,15 +193,27 @@ class Objects:
         return sizes
 
     async def _listed(self, folder: str, after: str | None = None) -> AsyncIterator[Sequence[ObjectMeta]]:
+        """Page by page. obstore does not repeat a page whose answer breaks off, so the listing is begun again behind
+        the last one."""
         store = self._store or await self._open()
-        listing = obstore.list(store, folder or None, offset=after, chunk_size=_PAGE)
+        listing, began = None, time.monotonic()
         while True:
-            found = await self._ask("list_objects_v2", lambda _: anext(listing, None))
+            if listing is None:
+                listing = obstore.list(store, folder or None, offset=after, chunk_size=_PAGE)
+            try:
+                found = await self._ask("list_objects_v2", functools.partial(_next_page, listing))
+            except Unanswered:
+                if time.monotonic() - began > self._patience_seconds:
+                    raise
+                listing = None
+                await asyncio.sleep(_REST_SECONDS)
+                continue
             if found is None:
                 return
             yield found
             if len(found) < _PAGE:
                 return
+            after, began = found[-1]["path"], time.monotonic()
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Removes objects; those that are not there are no trouble."""
@@ -294,6 +308,10 @@ class Objects:
             "timeout": timedelta(seconds=self._attempt_seconds * _LONGEST_READ_TURNS),
             "user_agent": "swath",
         }
+
+
+async def _next_page(listing: AsyncIterator[Sequence[ObjectMeta]], _: S3Store) -> Sequence[ObjectMeta] | None:
+    return await anext(listing, None)
 
 
 async def all_ended(calls: Iterable[Awaitable[object]]) -> None:
