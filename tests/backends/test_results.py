@@ -217,5 +217,17 @@ async def test_any_ids_and_file_names_give_safe_distinct_reversible_keys(
         await storage.close()
 
 
+@pytest.mark.req("R1")
+async def test_files_of_the_longest_ids_and_names_come_back(tmp_path: Path) -> None:
+    storage, name = FolderResults(tmp_path), "\N{PILE OF POO}" * 1_000
+    await storage.open_lease("job", 1)
+    [stored] = await storage.stage("job", 1, [StagedItem(name, {download_name(name): b"whole"})])
+    await storage.settle("job", 1, [name])
+    assert await all_files(storage, "job") == {stored[0].key: b"whole"}
+    await storage.clear("job")
+    assert await all_files(storage, "job") == {}
+    await storage.close()
+
+
 def _keys(name: str) -> tuple[str, str, str]:
     return page_name(name), page_name(name) + ".gz", download_name(name)

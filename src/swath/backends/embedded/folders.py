@@ -45,7 +45,7 @@ _OLD_FILE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NO_FILE: Final = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)  # a link, a folder or a socket
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _READ_BYTES: Final = 16 * 1024 * 1024
-_DEEPEST: Final = 100  # folders in folders that are entered; the longest ids take far fewer
+_DEEPEST: Final = 200  # folders in folders that are entered; an id and a file name of 1,000 characters take 140
 _CLEAR_ROUNDS: Final = 1_000  # how often a folder is emptied again while somebody still writes into it
 
 
