@@ -25,7 +25,7 @@ from swath.domain.failure import Failure, FailureKind
 __all__ = ["Display", "Screen", "find_display_program"]
 
 SCREEN: Final = "2600x1600x24"  # larger than the largest window in browser/faces/profile.py
-START_SECONDS: Final = 10.0
+START_SECONDS: Final = 30.0
 END_SECONDS: Final = 2.0
 _ANY_ADDRESS: Final = 0xFFFF  # FamilyWild of Xau: good for any address, and without a number for any display
 _COOKIE_BYTES: Final = 16

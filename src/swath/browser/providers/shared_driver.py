@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedDriver"]
 
-_START_SECONDS: Final = 20.0
+_START_SECONDS: Final = 60.0
 
 
 class SharedDriver:
