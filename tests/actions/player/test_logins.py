@@ -90,7 +90,7 @@ async def test_a_navigation_that_does_not_come_of_a_login_is_a_refused_password(
     assert failed.value.failure.kind is FailureKind.CREDENTIAL
 
 
-AGAIN = [*TYPE, {"do": "click", "on": "#go"}]
+AGAIN: list[dict[str, Any]] = [*TYPE, {"do": "click", "on": "#go"}]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,10 @@ async def test_a_password_that_was_refused_is_not_sent_again_by_the_same_play(
 async def test_another_code_on_the_next_page_is_typed(played: Played) -> None:
     played.shows("/in", "<h1>Code</h1><form action=/code method=post><input id=c name=c type=password></form>")
     played.shows("/code", "<h1>Inside</h1><a id=menu>m</a>")
-    code = [{"do": "type", "on": "#c", "text": "4711"}, {"do": "press", "key": "Enter", "navigates": True}]
+    code: list[dict[str, Any]] = [
+        {"do": "type", "on": "#c", "text": "4711"},
+        {"do": "press", "key": "Enter", "navigates": True},
+    ]
     await played.on(LOGIN, *TYPE, SEND, *code, MENU)
 
 
