@@ -344,6 +344,19 @@ async def test_no_place_counts_as_available_while_a_start_takes_longer_than_anyo
         assert it.pool.stats.available == 1
 
 
+@pytest.mark.req("I4", "I1")
+async def test_a_check_is_over_before_an_item_would_have_waited_in_vain() -> None:
+    """So that an order over HTTP is refused within ten seconds, all that is done beside it included."""
+    async with world(browsers=1) as it:
+        it.factory.open.clear()
+        checks = asyncio.create_task(it.pool.check())
+        await settle()
+        it.clock.advance(9)
+        with pytest.raises(PoolExhausted, match="no browser came free within 9 s"):
+            await checks
+        assert it.pool.stats.available == 0
+
+
 async def test_browsers_that_die_as_soon_as_they_start_are_not_started_in_a_tight_loop() -> None:
     async with world(browsers=1) as it:
         for _ in range(50):

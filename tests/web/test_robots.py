@@ -82,6 +82,21 @@ def test_a_byte_order_mark_does_not_hide_the_first_rule(start: str) -> None:
     assert not rules(f"{start}User-agent: *\nDisallow: /private\n").allow(f"{SITE}/private")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_byte_order_mark_may_say_utf_16(encoding: str) -> None:
+    kept = KeptRobots(200, "\ufeffUser-agent: *\nDisallow: /private\n# end".encode(encoding), 0.0)
+    assert not Rules(kept, "swath").allow(f"{SITE}/private")
+    cut = KeptRobots(200, kept.body[:-1], 0.0)
+    assert not Rules(cut, "swath").allow(f"{SITE}/private")
+
+
+@pytest.mark.parametrize("key", ["User-agent", "Useragent", "user agent"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_our_product_token_is_ours_however_lines_end_and_are_spelt(key: str, end: str) -> None:
+    lines = [f"{key}: *", "Disallow:", "", f"{key}: Swath/1.0 # ours", "Disallow: /private", ""]
+    assert not rules(end.join(lines)).allow(f"{SITE}/private")
+
+
 @pytest.mark.parametrize("name", ["Swath/1.0", "swath/2", "SWATH (bulk scraper)", "Swath/1.0 # ours", "  swath\t"])
 def test_our_product_token_is_ours_whatever_follows_it(name: str) -> None:
     found = rules(f"User-agent: *\nDisallow:\n\nUser-agent: {name}\nDisallow: /private\nCrawl-delay: 7\n")

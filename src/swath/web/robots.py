@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
@@ -57,10 +58,11 @@ class Rules:
 
 
 def _readable(body: bytes, agent: str) -> str:
-    """Without a byte-order mark, and with `User-agent: Swath/1.0` as plain `swath`: the parser compares whole values,
-    the standard only the product token at their beginning."""
-    text = body.decode("utf-8-sig", "replace")
-    ours = rf"(?im)^([ \t]*user-agent[ \t]*:[ \t]*){re.escape(agent)}(?![\w-])[^\r\n#]*"
+    """Without a byte-order mark, which may also say that it is UTF-16; with `User-agent: Swath/1.0` as plain `swath`:
+    the parser compares whole values, the standard only the product token at their beginning."""
+    encoding = "utf-16" if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig"
+    text = "\n".join(body.decode(encoding, "replace").splitlines())
+    ours = rf"(?im)^([ \t]*user[- ]?agent[ \t]*:[ \t]*){re.escape(agent)}(?![\w-])[^\n#]*"
     return re.sub(ours, lambda line: line[1] + agent, text)
 
 

@@ -368,12 +368,21 @@ def test_of_a_condition_neither_branch_is_done(more: str) -> None:
         ["try", "tap", "catch", "tap", "endTry"],
         ["if_v2", "tap", "elseif_v2", "tap", "else", "tap", "endif"],
         ["if", "gotoLabel", "end"],
+        ["ifElementExists", "tap", "else_visible", "tap", "endIfElementExists"],
+        ["if", "whileShown", "tap", "end", "tap", "end"],
+        ["unless visible", "endDrag", "tap", "end"],
     ],
 )
 def test_other_words_for_branches_take_them_along_too(kinds: list[str]) -> None:
     found = read({"steps": taps(*kinds, "tap")}, TAP)
     assert [step["on"] for step in steps_of(found)[1:]] == [f"#n{len(kinds) + 1}"]
     assert any("a condition cannot be carried over" in str(one) for one in found.remarks)
+
+
+@pytest.mark.parametrize("kind", ["ifElementExists", "if_visible", "IF VISIBLE"])
+def test_a_guard_without_an_end_is_refused_whatever_it_is_called(kind: str) -> None:
+    with pytest.raises(BadInput, match="has no end"):
+        read({"steps": taps(kind, "tap")}, TAP)
 
 
 def test_conditions_may_have_other_names() -> None:

@@ -59,6 +59,69 @@ async def test_a_recording_that_ends_with_its_login_does_not_succeed_with_a_wron
     assert await ended(played, *TYPE, SEND) is FailureKind.CREDENTIAL
 
 
+STAYS = f"""<h1>W</h1>{FORM}<script>let sent = 0; document.forms[0].onsubmit = event => {{
+event.preventDefault(); sent += 1; fetch('/in?' + sent); }}</script>"""
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [[], [{**MENU, "optional": True}], [{"do": "press", "key": "Tab"}]],
+    ids=["nothing", "what may be missing", "a key"],
+)
+async def test_a_form_that_stays_when_nothing_else_is_found_has_refused_it(played: Played, steps: list[Any]) -> None:
+    with pytest.raises(Failed) as failed:
+        await played.on(STAYS, *TYPE, {"do": "click", "on": "#go"}, *steps)
+    assert failed.value.failure.kind is FailureKind.CREDENTIAL
+
+
+async def test_a_form_that_goes_after_a_while_has_accepted_it(played: Played) -> None:
+    goes = STAYS.replace("sent += 1;", "setTimeout(() => document.body.textContent = 'Welcome', 300);")
+    await played.on(goes, *TYPE, {"do": "click", "on": "#go"})
+
+
+async def test_a_page_that_always_shows_a_form_and_goes_on_has_accepted_it(played: Played) -> None:
+    played.shows("/in", f"<h1>Inside</h1>{FORM}<a id=menu>m</a><p id=told>30 bills</p>")
+    await played.on(LOGIN, *TYPE, SEND, MENU, {"do": "extract", "field": "told", "on": "#told"})
+
+
+async def test_a_navigation_that_does_not_come_of_a_login_is_a_refused_password(played: Played) -> None:
+    with pytest.raises(Failed) as failed:
+        await played.on(STAYS, *TYPE, SEND, step_seconds=0.5)
+    assert failed.value.failure.kind is FailureKind.CREDENTIAL
+
+
+AGAIN: list[dict[str, Any]] = [*TYPE, {"do": "click", "on": "#go"}]
+
+
+@pytest.mark.parametrize(
+    ("steps", "rules"),
+    [
+        ([{"do": "try", "steps": [*AGAIN, MENU], "else": [*AGAIN, MENU]}], {}),
+        ([{"do": "repeat_until", "condition": {"on": "#menu"}, "most": 3, "steps": AGAIN}], {}),
+        ([*AGAIN, MENU], {"recover": [{"when": {"on": "#go"}, "steps": AGAIN, "times": 3}]}),
+    ],
+    ids=["else", "loop", "rule"],
+)
+async def test_a_password_that_was_refused_is_not_sent_again_by_the_same_play(
+    played: Played, steps: list[Any], rules: dict[str, Any]
+) -> None:
+    played.site.answers["/in"] = html("no")
+    with pytest.raises(Failed) as failed:
+        await played.on(STAYS, *steps, **rules)
+    assert failed.value.failure.kind is FailureKind.CREDENTIAL
+    assert [path for path in played.site.paths() if path.startswith("/in")] == ["/in?1"]
+
+
+async def test_another_code_on_the_next_page_is_typed(played: Played) -> None:
+    played.shows("/in", "<h1>Code</h1><form action=/code method=post><input id=c name=c type=password></form>")
+    played.shows("/code", "<h1>Inside</h1><a id=menu>m</a>")
+    code: list[dict[str, Any]] = [
+        {"do": "type", "on": "#c", "text": "4711"},
+        {"do": "press", "key": "Enter", "navigates": True},
+    ]
+    await played.on(LOGIN, *TYPE, SEND, *code, MENU)
+
+
 async def test_a_form_that_was_never_sent_says_nothing_of_the_password(played: Played) -> None:
     missing = {"do": "click", "on": "#none", "timeout_seconds": 0.3}
     assert await ended(played, *TYPE, {"do": "click", "on": "#stay"}, missing) is not FailureKind.CREDENTIAL

@@ -1,6 +1,8 @@
 """`repeat_until` in its natural form (A1): read, go on, until there is nothing to go on to. Every page is read, and the
 last one too; a loop that reads nothing may have nothing to do."""
 
+import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ import pytest
 from swath.actions.language.recording import Recording
 from swath.actions.reading.read import read_record
 from swath.domain.errors import Failed
+from swath.domain.failure import FailureKind
 from tests.actions.player.playing import Played, recording
+from tests.browser.visited_site import html
 
 pytestmark = [pytest.mark.req("A1", "A4"), pytest.mark.asyncio(loop_scope="module")]
 
@@ -32,8 +36,8 @@ def flow(*steps: dict[str, Any], condition: dict[str, Any] = NO_NEXT, **loop: An
     return [{"do": "goto", "url": "/bills?at=1"}, repeat]
 
 
-async def years(played: Played, steps: list[dict[str, Any]]) -> list[str]:
-    await played.play(*steps)
+async def years(played: Played, steps: list[dict[str, Any]], **about: Any) -> list[str]:
+    await played.play(*steps, **about)
     record = read_record(recording(*steps), played.browser.pages)
     played.browser.pages.clear()
     return [row["year"] for page in record["pages"] for row in page["bills"]]
@@ -103,6 +107,67 @@ async def test_rows_that_a_script_changes_in_place_are_waited_for(played: Played
     steps = flow(*read, NEXT, timeout_seconds=60)
     steps[1]["condition"] = {"on": "#bills td", "text": "41"}
     assert await years(played, steps) == ["11", "21", "31", "41"]
+
+
+# A script asks the site for the next rows. Meanwhile the old ones stay, or they go, with or without Next.
+ASKED_FOR = """<h1>Bills</h1><table id=bills></table><div id=foot></div><script>
+const show = at => {
+  bills.innerHTML = '<tr><th>Year<th>Due</tr>' + `<tr><td>${at}1<td>10</tr>`;
+  foot.innerHTML = at < 3 ? '<button id=next>Next</button>' : '';
+};
+let at = 1;
+foot.onclick = async () => { at += 1; {meanwhile}; show(+await (await fetch('/rows?at=' + at)).text()); };
+show(1);
+</script>"""
+LATE_SECONDS = 1.0  # beyond the patience of QUICK
+
+
+async def late(writer: asyncio.StreamWriter, text: str) -> None:
+    await asyncio.sleep(LATE_SECONDS)
+    writer.write(html(text, kind="text/plain"))
+
+
+@pytest.mark.parametrize("meanwhile", ["", "foot.innerHTML = ''", "bills.innerHTML = foot.innerHTML = ''"])
+async def test_rows_that_a_script_asks_for_are_waited_for_until_they_come(played: Played, meanwhile: str) -> None:
+    played.shows("/bills?at=1", ASKED_FOR.replace("{meanwhile}", meanwhile))
+    for at in (2, 3):
+        played.site.answers[f"/rows?at={at}"] = partial(late, text=str(at))
+    assert await years(played, flow(TABLE, NEXT)) == ["11", "21", "31"]
+
+
+async def test_rows_that_do_not_come_are_a_failure_and_no_loss(played: Played) -> None:
+    async def never(writer: asyncio.StreamWriter) -> None:
+        del writer
+        await asyncio.Event().wait()
+
+    played.shows("/bills?at=1", ASKED_FOR.replace("{meanwhile}", "bills.innerHTML = foot.innerHTML = ''"))
+    played.site.answers["/rows?at=2"] = never
+    with pytest.raises(Failed, match=r"what a script of .* has asked for did not come in 1 s") as raised:
+        await played.play(*flow(TABLE, NEXT), step_seconds=1)
+    assert raised.value.failure.kind is FailureKind.TIMEOUT
+
+
+async def test_events_that_come_for_ever_are_not_waited_for(played: Played) -> None:
+    async def stream(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    played.shows("/bills?at=1", ASKED_FOR.replace("{meanwhile}", "if (at === 2) fetch('/stream')"))
+    played.site.answers["/stream"] = stream
+    for at in (2, 3):
+        played.site.answers[f"/rows?at={at}"] = html(str(at), kind="text/plain")
+    assert await years(played, flow(TABLE, NEXT), step_seconds=2) == ["11", "21", "31"]
+
+
+async def test_a_button_for_more_rows_is_clicked_until_all_are_there(played: Played) -> None:
+    page = ASKED_FOR.replace("bills.innerHTML = '<tr><th>Year<th>Due</tr>' +", "bills.innerHTML +=")
+    played.shows("/bills?at=1", page.replace("{meanwhile}", "foot.innerHTML = ''"))
+    for at in (2, 3):
+        played.site.answers[f"/rows?at={at}"] = partial(late, text=str(at))
+    loop = {"do": "repeat_until", "condition": NO_NEXT, "steps": [NEXT], **QUICK}
+    await played.play({"do": "goto", "url": "/bills?at=1"}, loop)
+    assert "31" in await played.text("#bills")
 
 
 async def test_rows_that_stay_as_they_are_are_not_waited_for_without_end(played: Played) -> None:

@@ -24,6 +24,14 @@ _WORDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("while", "times", "for", "foreach", "loop"), "loop"),
     **dict.fromkeys(("gotoif", "gotolabel", "jumpif", "jumpto", "skipif"), "jump"),
 }
+# Longer names begin with such words: `ifElementExists`, `else_visible`, `endIfVisible`, `whileShown`.
+_FIRST: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("if", "unless"), "if"),
+    **dict.fromkeys(("else", "elseif", "elif", "otherwise"), "else"),
+    **dict.fromkeys(("while", "for", "foreach", "repeat", "loop"), "loop"),
+}
+_ENDS: Final = frozenset({*_FIRST, "switch", "try", "condition"})
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _MOST_TOLD: Final = 10
 
 
@@ -41,7 +49,7 @@ class Words(NamedTuple):
             (self.otherwise, "else"),
             (self.end, "end"),
         )
-        return next((kind for names, kind in own if action in names), _WORDS.get(_plain(action)))
+        return next((kind for names, kind in own if action in names), _kind(action))
 
 
 class _Block(NamedTuple):
@@ -106,7 +114,14 @@ class Branching:
 
 def is_flow_word(name: str) -> bool:
     """Whether an action begins, parts or ends branches or loops by its name."""
-    return _plain(name) in _WORDS
+    return _kind(name) is not None
+
+
+def _kind(name: str) -> Kind | None:
+    plain, words = _plain(name), [word.lower() for word in _WORD.findall(name)]
+    if plain in _WORDS or len(words) < 2:
+        return _WORDS.get(plain)
+    return "end" if words[0] == "end" and words[1] in _ENDS else _FIRST.get(words[0])
 
 
 def _plain(name: str) -> str:

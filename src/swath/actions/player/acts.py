@@ -124,8 +124,10 @@ class Acts:
         ground, text = self._ground, self._ground.scope.text(step.text)
 
         async def do(found: Found, deadline: Deadline) -> None:
+            place = ground.stage.place_now(ground.scope.target(step.target), step.frame)
+            await ground.login.types(place, found, text)
             if await fields.fill(found.handle, text, ground.stage.inside.hands.key_ms, deadline):
-                ground.login.typed(ground.stage.place_now(ground.scope.target(step.target), step.frame))
+                ground.login.typed(place, text)
 
         return await self._ground.on_element(called(step), step, step.on, do)
 

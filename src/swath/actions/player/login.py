@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from swath.actions.language.step import Acting
 from swath.actions.language.steps import AnyStep, Extract, WaitFor
+from swath.browser.stage.deadline import Deadline
 from swath.browser.stage.place import Place
 from swath.browser.stage.search import Found
 from swath.browser.stage.stage import Stage
+from swath.domain.errors import Failed
 from swath.domain.failure import Failure, FailureKind
 
 __all__ = ["Login"]
@@ -42,8 +45,11 @@ _LOOKS_ALIKE: Final = frozenset(
         FailureKind.NAVIGATION,
     }
 )
-_ANSWERS: Final = frozenset({FailureKind.HTTP_ERROR, FailureKind.SESSION_EXPIRED})
+# The answer to what was sent, or that none came: then it was sent, though its step has failed.
+_ANSWERS: Final = frozenset({FailureKind.HTTP_ERROR, FailureKind.SESSION_EXPIRED, FailureKind.NAVIGATION})
 _BY_WORDS: Final = frozenset({FailureKind.BLOCKED, FailureKind.SERVER_ERROR, FailureKind.TIMEOUT})
+_HIDES_TEXT: Final = "node => node.type === 'password'"
+_GOES_SECONDS: Final = 2.0  # that a form may stay after it was sent, when no step waits for anything else
 _WHY: Final = (
     "the site did not accept the password that the recording has typed; it is not sent again, for accounts are locked "
     "after a few wrong ones"
@@ -58,11 +64,21 @@ class Login:
         self._stage = stage
         self._state: Literal["none", "typed", "sent", "accepted"] = "none"
         self._place: Place | None = None
+        self._text: str | None = None
         self._sends = False
+        self._went_on = False
 
-    def typed(self, place: Place | None) -> None:
+    async def types(self, place: Place | None, found: Found, text: str) -> None:
+        """A text is about to be typed there. Raises Failed credential for the password that the site has just refused:
+        a rule, a loop or another branch would send it again."""
+        again = self._state == "sent" and text == self._text and _host(place) == _host(self._place)
+        if again and await found.handle.evaluate(_HIDES_TEXT):
+            raise Failed(Failure.of(FailureKind.CREDENTIAL, _WHY))
+
+    def typed(self, place: Place | None, text: str) -> None:
         """A password was typed into a field there."""
-        self._state, self._place, self._sends = "typed", place, False
+        self._state, self._place, self._text = "typed", place, text
+        self._sends = self._went_on = False
 
     async def clicks(self, found: Found) -> None:
         """An element is about to be clicked."""
@@ -75,8 +91,10 @@ class Login:
 
     async def element_found(self) -> None:
         """A later step has found its element, and has not acted on it yet."""
-        if self._state == "sent" and not await self._asks_again():
-            self._state = "accepted"
+        if self._state == "sent":
+            self._went_on = True
+            if not await self._asks_again():
+                self._state = "accepted"
 
     async def step_done(self, step: AnyStep) -> None:
         """A step has gone well."""
@@ -96,7 +114,7 @@ class Login:
             return None
         alike = _ANSWERS | (_LOOKS_ALIKE if self._state == "sent" else frozenset())
         by_field = failure is not None and failure.kind in alike and await self._asks_again()
-        if not by_field and not await self._says_so():
+        if not by_field and not await self._says_so() and (failure is not None or not await self._stays()):
             return None
         return Failure.of(FailureKind.CREDENTIAL, f"{failure.message}; {_WHY}" if failure is not None else _WHY)
 
@@ -106,6 +124,18 @@ class Login:
         places = {Place(calls.page), *([] if self._place is None else [self._place])}
         return any([await calls.bounded(search.shows(place, _FIELD, None)) for place in places])
 
+    async def _stays(self) -> bool:
+        """Whether the form is all that came of it: nothing was found since, and the field does not go."""
+        stage = self._stage
+
+        async def gone() -> bool:
+            return not await self._asks_again()
+
+        async def look(deadline: Deadline) -> bool:
+            return not await stage.until(Place(stage.calls.page), deadline, gone, _nothing)
+
+        return not self._went_on and await stage.run("waiting for the login", _GOES_SECONDS, look)
+
     async def _says_so(self) -> bool:
         calls = self._stage.calls
         for place in (Place(calls.page), self._place):
@@ -114,3 +144,12 @@ class Login:
             if text and _REFUSED.search(text):
                 return True
         return False
+
+
+async def _nothing(place: Place, deadline: Deadline) -> None:
+    del place, deadline
+
+
+def _host(place: Place | None) -> str | None:
+    frame = None if place is None else place.frame
+    return None if frame is None else urlsplit(frame.url).hostname

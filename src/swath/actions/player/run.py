@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from swath.actions.language.conditions import Mark
 from swath.actions.language.selector import shown as shown_selectors
@@ -16,7 +16,7 @@ from swath.actions.language.steps import AnyStep, Extract, ForEach, If, RepeatUn
 from swath.actions.language.turns import rests_on_absence, steps_before_condition
 from swath.actions.player.acts import Acts
 from swath.actions.player.changes import Changes
-from swath.actions.player.ground import MAYBE_SECONDS, Ground, nothing_between
+from swath.actions.player.ground import MAYBE_SECONDS, Ground
 from swath.actions.player.timing import Outcome, StepTime, Times, called
 from swath.browser.stage.deadline import Deadline
 from swath.browser.stage.place import Place
@@ -25,6 +25,8 @@ from swath.domain.failure import Failure, FailureKind
 from swath.web.address import shown
 
 __all__ = ["Run", "Stopped"]
+
+T = TypeVar("T")
 
 _MOST_STEPS: Final = 10_000
 _OBSTRUCTED_SECONDS: Final = 0.5  # that a step waits before it is looked whether something is in its way
@@ -260,16 +262,16 @@ class Run:
     async def _repeat(self, place: str, step: RepeatUntil) -> None:
         """The condition is looked at in each turn after what it reads, and before what leads on to the next."""
         before, here = steps_before_condition(step.steps), f"{place}.steps."
-        changes = Changes(self._ground, step, step.steps[:before])
-        for turn in range(1, step.most + 1):
-            with self._ground.scope.turn(turn):
-                await self.steps(here, step.steps[:before])
-                if await self._is_over(place, step):
-                    return
-                if turn < step.most or not before:  # the last page that may be read leads on to no other
-                    await self._lead_on(place, step, before, changes)
-        if not before and await self._is_over(place, step):
-            return
+        with Changes(self._ground, step, step.steps[:before]) as changes:
+            for turn in range(1, step.most + 1):
+                with self._ground.scope.turn(turn):
+                    await self.steps(here, step.steps[:before])
+                    if await self._is_over(place, step, changes):
+                        return
+                    if turn < step.most or not before:  # the last page that may be read leads on to no other
+                        await self._lead_on(place, step, before, changes)
+            if not before and await self._is_over(place, step, changes):
+                return
         message = f"what it waits for did not come true in {step.most} turns"
         raise self._named(place, step, Failed(Failure.of(FailureKind.ACTION_FAILED, message)))
 
@@ -279,33 +281,20 @@ class Run:
         await self.steps(f"{place}.steps.", step.steps[before:], before + 1)
         await self._looked(place, step, changes.wait())
 
-    async def _looked(self, place: str, step: RepeatUntil, looking: Awaitable[None]) -> None:
+    async def _looked(self, place: str, step: RepeatUntil, looking: Awaitable[T]) -> T:
         try:
-            await looking
+            return await looking
         except Failed as failed:
             raise self._named(place, step, failed) from None
 
-    async def _is_over(self, place: str, step: RepeatUntil) -> bool:
+    async def _is_over(self, place: str, step: RepeatUntil, changes: Changes) -> bool:
         """Whether the condition holds. What is not shown must stay so for a while: the page may still be drawn."""
         if not await self._condition(place, step):
             return False
         if not rests_on_absence(step.condition):
             return True
-        ground = self._ground
-        patience = step.timeout_seconds or MAYBE_SECONDS
-        left = patience - (ground.stage.inside.clock.boot() - self._acted_at)
-
-        async def look(deadline: Deadline) -> bool:
-            front = Place(ground.stage.calls.page)
-            return not await ground.stage.until(front, deadline.at_most(left), appears, nothing_between)
-
-        async def appears() -> bool:
-            return not await ground.marks.holds(step.condition)
-
-        try:
-            return left <= 0 or await ground.stage.run(called(step), ground.seconds(step), look)
-        except Failed as failed:
-            raise self._named(place, step, failed) from None
+        holds = self._ground.marks.holds
+        return await self._looked(place, step, changes.lasts(lambda: holds(step.condition), self._acted_at))
 
     async def _try(self, place: str, step: Try) -> None:
         try:

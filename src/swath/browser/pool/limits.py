@@ -21,6 +21,7 @@ class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
     browsers: int = 2
     concurrency: int | None = None
     acquire_seconds: float = 10.0
+    check_seconds: float = 9.0
     most_pages: int = 100
     most_memory_bytes: int = 1 << 30
     most_age_seconds: float = 1_800.0

@@ -44,11 +44,11 @@ class BrowserPool:
         self._is_late = False  # a browser is being started for longer than an item waits, and none runs
         self._closed = False
 
-    async def acquire(self, near: Running | None = None) -> Place:
+    async def acquire(self, near: Running | None = None, *, seconds: float | None = None) -> Place:
         """In the order of asking. Raises PoolExhausted when none came free in time, or none can be started."""
         if self._closed:
             raise crashed("the browsers are being closed")
-        waiter = Waiter(self._clock.boot() + self.options.acquire_seconds, near)
+        waiter = Waiter(self._clock.boot() + (seconds or self.options.acquire_seconds), near)
         self._waiters.append(waiter)
         self._serve()
         timer = asyncio.get_running_loop().create_task(self._expire(waiter)) if not waiter.place.done() else None
@@ -65,10 +65,10 @@ class BrowserPool:
                 self._waiters.remove(waiter)
 
     async def check(self) -> None:
-        """Returns when a browser runs; starts one if none does. Raises PoolExhausted when that fails, or takes longer
-        than an item would wait."""
+        """Returns when a browser runs; starts one if none does. Raises PoolExhausted when that fails, or takes nearly
+        as long as an item would wait: whoever asks over HTTP is to have the answer by then."""
         if not self._members:
-            self.release(await self.acquire(), pages=0)
+            self.release(await self.acquire(seconds=self.options.check_seconds), pages=0)
 
     def release(self, place: Place, *, pages: int = 1, broken: bool = False) -> None:
         """Gives it back, once. `broken`: something in that browser did not come back, so it is killed."""
@@ -240,9 +240,10 @@ class BrowserPool:
         self.lose(member, "the browser died")
 
     async def _expire(self, waiter: Waiter) -> None:
-        await self._clock.sleep(waiter.deadline - self._clock.boot())
+        seconds = waiter.deadline - self._clock.boot()
+        await self._clock.sleep(seconds)
         self._is_late = bool(self._starts) and not self._members
-        told = f"no browser came free within {self.options.acquire_seconds:g} s"
+        told = f"no browser came free within {seconds:.3g} s"
         self._fail(waiter, PoolExhausted(told if self._backoff.trouble is None else f"{told}; {self._backoff.trouble}"))
 
     def _fail(self, waiter: Waiter, error: Failed) -> None:
