@@ -25,7 +25,7 @@ from swath.entrypoints.api.errors import ApiError, ErrorCode
 from swath.entrypoints.api.outgoing import LINGER_SECONDS, Outgoing
 from swath.observe.context import serve_request
 
-__all__ = ["ON_RESERVE", "BoundedProtocol"]
+__all__ = ["NOTE_ADMITTED", "ON_RESERVE", "BoundedProtocol"]
 
 MOST_HEAD_BYTES: Final = 128 << 10  # more than edge.py lets through, so that most get an answer in the envelope
 HEAD_SECONDS: Final = 20.0  # from the first byte of a request, or from the connection, to the end of its headers
@@ -33,6 +33,7 @@ MOST_CONNECTIONS: Final = 1_500  # at once: more than there may be event streams
 MOST_WAITING: Final = 8  # requests that were sent behind one that is under way; each is kept in memory
 AGAIN_SECONDS: Final = 5.0
 ON_RESERVE: Final = "on_reserve"  # set in the state of requests that only the reserve had room for
+NOTE_ADMITTED: Final = "note_admitted"  # in the state of each: to be called when its caller was let in
 
 _REQUEST_LINE: Final = re.compile(rb"[A-Za-z][!#$%&'*+.^_`|~0-9A-Za-z-]{0,30} [^ \r\n]{1,8000} HTTP/1\.[01]\r?\n")
 
@@ -47,6 +48,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._open = open_connections
         self._on_reserve = False
+        self._admitted = False
         self._head_bytes = 0
         self._in_head = True
         self._foreign = False
@@ -106,6 +108,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_WAITING:
             raise ValueError("too many requests wait on one connection")
         super().on_message_begin()
+        self.scope["state"][NOTE_ADMITTED] = self._note_admitted
         if self._on_reserve:
             self.scope["state"][ON_RESERVE] = True
         self._arriving = True
@@ -128,6 +131,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The answer is out. What still comes of its request is read over, if that does not take long."""
+        self._admitted = False  # who sent the next one, which begins here, is asked again
         super().on_response_complete()
         self._note_phase()
         if self._arriving and not self._in_head and self.cycle.response_complete and not self.transport.is_closing():
@@ -142,8 +146,15 @@ class BoundedProtocol(HttpToolsProtocol):
     def _note_phase(self) -> None:
         """A request that was sent behind another is no reason to cut off the answer to that one."""
         answered = self._last is None or self._last.response_complete
-        waits = Phase.OPENING if self._in_head else Phase.IDLE
-        self._open.note(self, waits if answered else Phase.BUSY)
+        if answered:
+            self._open.note(self, Phase.OPENING if self._in_head else Phase.IDLE)
+        else:
+            self._open.note(self, Phase.BUSY if self._admitted else Phase.OPEN_TO_ALL)
+
+    def _note_admitted(self) -> None:
+        """Of the request that is being answered."""
+        self._admitted = True
+        self._note_phase()
 
     def _begin_head(self) -> None:
         self._end_head()
