@@ -20,9 +20,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from swath.entrypoints.api import connections
 from swath.entrypoints.api.connections import Connections, Phase, Room, client_of
-from swath.entrypoints.api.edge import MOST_PATH_BYTES, MOST_QUERY_BYTES, REQUEST_ID_HEADER
+from swath.entrypoints.api.edge import MOST_HEADERS, MOST_PATH_BYTES, MOST_QUERY_BYTES, REQUEST_ID_HEADER
 from swath.entrypoints.api.errors import ApiError, ErrorCode
-from swath.entrypoints.api.outgoing import LINGER_SECONDS, Outgoing
+from swath.entrypoints.api.outgoing import LINGER_BYTES, LINGER_SECONDS, Outgoing
 from swath.observe.context import serve_request
 
 __all__ = ["NOTE_ADMITTED", "ON_RESERVE", "BoundedProtocol"]
@@ -50,6 +50,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._on_reserve = False
         self._admitted = False
         self._head_bytes = 0
+        self._around_bytes = 0
+        self._read_over_bytes = 0
         self._in_head = True
         self._foreign = False
         self._arriving = False
@@ -97,11 +99,23 @@ class BoundedProtocol(HttpToolsProtocol):
             self._outgoing.drop(len(data))
             return
         self._foreign = not self._arriving and _REQUEST_LINE.match(data) is not None
+        self._around_bytes += len(data)
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
                 self._refuse(ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "the head of the request is too large"))
+        elif self._arriving:
+            self._bound_the_rest(len(data))
+
+    def _bound_the_rest(self, count: int) -> None:
+        """Of a request that is not over: what is around its chunks and behind them, and what comes after its answer."""
+        if self._around_bytes > MOST_HEAD_BYTES:
+            self._refuse(ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "what stands around the body is too large"))
+        elif self._last is not None and self._last.response_complete:
+            self._read_over_bytes += count
+            if self._read_over_bytes > LINGER_BYTES:
+                self.transport.close()
 
     def on_message_begin(self) -> None:
         """A request begins, on a new connection or on one that was kept. Raises to have the connection closed."""
@@ -112,11 +126,23 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._on_reserve:
             self.scope["state"][ON_RESERVE] = True
         self._arriving = True
+        self._read_over_bytes = 0
         self._begin_head()
         self._note_phase()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Of a head, so many that edge.py sees when there are too many; what stands behind a body is of no use here."""
+        if self._in_head and len(self.headers) <= MOST_HEADERS:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of it."""
+        self._around_bytes = 0
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
         """Now it is the app's."""
+        self._around_bytes = 0
         self._end_head()
         super().on_headers_complete()
         if self._on_reserve:  # it is for single requests
