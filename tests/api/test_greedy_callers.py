@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from swath.domain.service_key import Scope
@@ -222,6 +223,15 @@ async def test_answers_that_need_no_key_and_are_not_read_keep_nobody_out(
         for source in ("127.0.0.1", GREEDY):
             assert await asked(client, "/health", source=source) == 200
             assert await asked(client, "/jobs", key, source) == 200
+        async with asyncio.timeout(HANGING_SECONDS):  # what made room has gone, and does not wait to be read
+            while len(_ends_at(client.base_url.port)) > 10:
+                await asyncio.sleep(0.05)
+
+
+def _ends_at(port: int | None) -> list[int]:
+    """The controller's ends of its connections."""
+    found = psutil.Process().net_connections("tcp")
+    return [one.fd for one in found if one.laddr.port == port and one.status != psutil.CONN_LISTEN]
 
 
 @pytest.mark.req("I4")

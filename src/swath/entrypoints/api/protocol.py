@@ -32,6 +32,7 @@ HEAD_SECONDS: Final = 20.0  # from the first byte of a request, or from the conn
 MOST_CONNECTIONS: Final = 1_500  # at once: more than there may be event streams
 MOST_WAITING: Final = 8  # requests that were sent behind one that is under way; each is kept in memory
 AGAIN_SECONDS: Final = 5.0
+MALFORMED: Final = "that is not a request of HTTP/1.1"
 ON_RESERVE: Final = "on_reserve"  # set in the state of requests that only the reserve had room for
 NOTE_ADMITTED: Final = "note_admitted"  # in the state of each: to be called when its caller was let in
 
@@ -54,6 +55,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._read_over_bytes = 0
         self._in_head = True
         self._foreign = False
+        self._hears_no_more = False
+        self._malformed = MALFORMED
         self._arriving = False
         self._timer: asyncio.TimerHandle | None = None
         self._outgoing: Outgoing | None = None
@@ -95,7 +98,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        if self._outgoing is not None and self._outgoing.is_closing():
+        if self._outgoing is not None and (self._hears_no_more or self._outgoing.is_closing()):
             self._outgoing.drop(len(data))
             return
         self._foreign = not self._arriving and _REQUEST_LINE.match(data) is not None
@@ -141,13 +144,26 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
-        """Now it is the app's."""
+        """Now it is the app's. Raises for an upgrade with a body."""
         self._around_bytes = 0
+        if self.parser.should_upgrade():
+            self._let_nothing_follow()
         self._end_head()
         super().on_headers_complete()
-        if self._on_reserve:  # it is for single requests
+        if self._on_reserve or self._hears_no_more:  # the reserve is for single requests
             self.cycle.keep_alive = False
         self._note_phase()
+
+    def _let_nothing_follow(self) -> None:
+        """To the parser a request ends where it asks for another protocol, so a body would be taken for the next one,
+        which whoever passed on this one has never seen."""
+        self._hears_no_more = True
+        if any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in self.headers
+        ):
+            self._malformed = "send no header Upgrade with a body: this is HTTP/1.1, and stays so"
+            raise ValueError(self._malformed)
 
     def on_message_complete(self) -> None:
         """All of it has come."""
@@ -203,8 +219,7 @@ class BoundedProtocol(HttpToolsProtocol):
             allowed = {"Allow": "DELETE, GET, HEAD, PATCH, POST"}
             self._refuse(ApiError(ErrorCode.METHOD_NOT_ALLOWED, "that method is known nowhere here", headers=allowed))
         else:
-            malformed = "that is not a request of HTTP/1.1"
-            self._refuse(ApiError(ErrorCode.VALIDATION_ERROR, malformed, status=HTTPStatus.BAD_REQUEST))
+            self._refuse(ApiError(ErrorCode.VALIDATION_ERROR, self._malformed, status=HTTPStatus.BAD_REQUEST))
 
     def _refuse(self, error: ApiError) -> None:
         may_answer = self._may_answer()
