@@ -117,7 +117,7 @@ class _Api(FastAPI):
         async def told(request: Request) -> Response:
             refuse_on_reserve(request)
             if not document:
-                document.append(JSONResponse(self.openapi()).body)
+                document.append(bytes(JSONResponse(self.openapi()).body))
             return Response(document[0], media_type=JSONResponse.media_type)
 
         self.add_route("/openapi.json", told, include_in_schema=False)
