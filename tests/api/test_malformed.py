@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import httpx
@@ -90,3 +91,43 @@ async def test_a_method_that_nobody_knows_is_still_405(api: Api, method: bytes) 
         answer = await _answer(client, method + b" /jobs HTTP/1.1\r\n" + HOST + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 405")
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "method_not_allowed"
+
+
+UPGRADES = {
+    "websocket": b"Connection: Upgrade\r\nUpgrade: websocket\r\n",
+    "h2c": b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQBAAAAAAIAAAAA\r\n",
+    "lost among headers": b"Connection: Upgrade\r\nUpgrade: x\r\n" + b"X: y\r\n" * 150,
+}
+
+
+@pytest.mark.req("I5")
+@pytest.mark.parametrize("upgrade", UPGRADES)
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_behind_an_upgrade_is_not_taken_for_a_request(api: Api, upgrade: str, chunked: bool) -> None:
+    """A proxy that passes both on saw one request only; it has put nothing on the second, and let nobody in by it."""
+    hidden = b"POST /jobs HTTP/1.1\r\n" + JSON + b'Content-Length: 30\r\n\r\n{"scraper_id": "example-mock"}'
+    length = b"Transfer-Encoding: chunked\r\n" if chunked else b"Content-Length: %d\r\n" % len(hidden)
+    async with served(api) as client:
+        reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+        writer.write(b"POST /jobs HTTP/1.1\r\n" + JSON + UPGRADES[upgrade] + length + b"\r\n")
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HANGING_SECONDS)
+        with contextlib.suppress(ConnectionError):
+            writer.write(hidden)
+            answer += await asyncio.wait_for(reader.read(), HANGING_SECONDS)
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 4")
+        assert answer.count(b"HTTP/1.1 ") == 1
+        if upgrade in ("websocket", "h2c"):
+            assert b"Upgrade" in answer
+        assert (await client.get("/jobs")).json()["data"]["jobs"] == []
+
+
+async def test_an_upgrade_without_a_body_is_answered_and_nothing_more(api: Api) -> None:
+    """As some programs ask at first. HTTP lets a server go on as before."""
+    async with served(api) as client:
+        for upgrade in (UPGRADES["websocket"], UPGRADES["h2c"]):
+            head = b"GET /scrapers HTTP/1.1\r\n" + HOST + upgrade + b"\r\n"
+            answer = await _answer(client, head, b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n")
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert b"example-mock" in answer
+            assert answer.count(b"HTTP/1.1 ") == 1

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from fastapi import Response
 
-from swath.entrypoints.api import connections, inert, outgoing, protocol
+from swath.entrypoints.api import connections, edge, inert, outgoing, protocol
 from swath.entrypoints.api.listen import Listener, bind
 from tests.api.pages import served
 from tests.api.running import Api, check_envelope, running
@@ -258,3 +258,81 @@ async def test_a_method_that_nobody_knows_is_not_allowed(api: Api, before: bytes
     assert lines[0] == "HTTP/1.1 405 Method Not Allowed"
     assert "GET" in headers["allow"]
     assert json.loads(body)["error"]["code"] == "method_not_allowed"
+
+
+# -- what is neither a head nor a body ---------------------------------------------------------------------------------
+
+AROUND = 1 << 20  # without a bound, it might as well be all that the memory takes
+CHUNKED = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+NEXT = b"GET /scrapers HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+AROUND_A_BODY = {
+    "many trailers": b"2\r\n{}\r\n0\r\n" + b"X: y\r\n" * (AROUND // 6) + b"\r\n",
+    "a long trailer": b"2\r\n{}\r\n0\r\nX: " + b"y" * AROUND + b"\r\n\r\n",
+    "a long extension": b"2;" + b"y" * AROUND + b"\r\n{}\r\n0\r\n\r\n",
+    "a long extension at the end": b"2\r\n{}\r\n0;" + b"y" * AROUND + b"\r\n\r\n",
+}
+
+
+async def _told(client: httpx.AsyncClient, *pieces: bytes) -> bytes:
+    """All that is answered until the controller closes, whether or not it took everything."""
+    reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+    got = b""
+    try:
+        async with asyncio.timeout(HANGING_SECONDS):
+            with contextlib.suppress(ConnectionError):
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+            with contextlib.suppress(ConnectionError):
+                while piece := await reader.read(65_536):
+                    got += piece
+    finally:
+        writer.close()
+    return got
+
+
+@pytest.mark.parametrize("path", [b"/jobs", b"/nowhere"], ids=["read", "answered before"])
+@pytest.mark.parametrize("what", AROUND_A_BODY)
+async def test_what_stands_around_a_body_is_bounded(api: Api, what: str, path: bytes) -> None:
+    """Nobody needs a key to send it, and it was kept as long as it came."""
+    async with served(api) as client:
+        answer = await _told(client, CHUNKED % path, AROUND_A_BODY[what], NEXT)
+        assert b"example-mock" not in answer  # it went no further on that connection
+        assert answer.count(b"HTTP/1.1 ") <= 1
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_a_body_in_a_thousand_chunks_with_a_few_trailers_is_read(api: Api) -> None:
+    chunks = b"1;x=y\r\n \r\n" * 1_000 + b"2\r\n{}\r\n0\r\n" + b"X: y\r\n" * 10 + b"\r\n"
+    async with served(api) as client:
+        answer = await _told(client, CHUNKED % b"/jobs", chunks, NEXT)
+        assert answer.startswith(b"HTTP/1.1 422 ")
+        assert b"example-mock" in answer
+
+
+async def test_of_a_head_no_more_headers_are_kept_than_one_may_have() -> None:
+    """Each takes many times the memory of its text, and those whose head never ends need no key."""
+    async with listening() as (listener, (host, port)):
+        _, writer = await asyncio.open_connection(host, port)
+        writer.write(b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 20_000)
+        await writer.drain()
+        async with asyncio.timeout(HANGING_SECONDS):
+            while not any(one._head_bytes > 80_000 for one in _protocols(listener)):
+                await asyncio.sleep(0.01)
+        (one,) = _protocols(listener)
+        assert edge.MOST_HEADERS < len(one.headers) <= edge.MOST_HEADERS + 1
+        writer.close()
+
+
+def _protocols(listener: Listener) -> list[protocol.BoundedProtocol]:
+    return [one for one in listener._server.server_state.connections if isinstance(one, protocol.BoundedProtocol)]
+
+
+async def test_what_comes_behind_an_answer_is_read_over_to_a_bound(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "LINGER_BYTES", 1 << 20)
+    monkeypatch.setattr(protocol, "LINGER_SECONDS", 600.0)
+    monkeypatch.setattr(outgoing, "LINGER_BYTES", 1 << 20)
+    chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+    async with served(api) as client:
+        answer = await _told(client, CHUNKED % b"/nowhere", *([chunk] * 2_000), b"0\r\n\r\n", NEXT)
+        assert b"example-mock" not in answer

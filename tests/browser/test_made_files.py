@@ -34,6 +34,7 @@ a.href = window.URL.createObjectURL(new Blob(['made by the page'])); a.click()">
 SWAPS = {
     "link": "os.unlink(at); os.symlink(secret, at)",
     "relative link": "os.unlink(at); os.symlink(os.path.relpath(secret, os.path.dirname(at)), at)",
+    "link to a file of its own": "os.rename(at, at + '-away'); os.symlink(at + '-away', at)",
     "pipe": "os.unlink(at); os.mkfifo(at)",
     "folder": "os.unlink(at); os.mkdir(at)",
     "socket": "os.unlink(at); os.chdir(os.path.dirname(at)); socket.socket(socket.AF_UNIX).bind(os.path.basename(at))",

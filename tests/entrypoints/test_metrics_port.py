@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
 
 from swath.domain.errors import UserError
+from swath.entrypoints.cli import metrics_port
 from swath.entrypoints.cli.metrics_port import MetricsPlace, serve_metrics
 from swath.observe.figures import FIGURES
+from tests.bounds import HANGING_SECONDS
 
 pytestmark = pytest.mark.req("W5", "O2")
 
@@ -44,6 +47,26 @@ async def test_nonsense_costs_the_connection_and_nothing_else(nonsense: bytes) -
         assert port is not None
         assert await ask(port, nonsense) == b""
         assert (await ask(port, b"GET /live HTTP/1.1\r\n\r\n")).endswith(b"alive\n")
+
+
+@pytest.mark.req("I5")
+async def test_half_requests_neither_keep_a_probe_out_nor_take_the_workers_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics_port, "PATIENCE_SECONDS", 600.0)
+    async with serve_metrics(MetricsPlace(port=0)) as port:
+        assert port is not None
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(metrics_port.MOST_AT_ONCE * 2)]
+        for _, writer in held:
+            writer.write(b"GET /live HTTP/1.1\r\n")
+        assert (await ask(port, b"GET /live HTTP/1.1\r\n\r\n")).endswith(b"alive\n")
+        for reader, _ in held[: metrics_port.MOST_AT_ONCE]:
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), HANGING_SECONDS) == b""
+        held[-1][1].write(b"\r\n")
+        assert (await asyncio.wait_for(held[-1][0].read(), HANGING_SECONDS)).endswith(b"alive\n")
+        for _, writer in held:
+            writer.close()
 
 
 async def test_a_port_that_is_taken_is_said_in_one_line() -> None:

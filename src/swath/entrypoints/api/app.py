@@ -11,6 +11,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 
 from swath import __version__
@@ -18,6 +19,7 @@ from swath.domain.errors import SwathError
 from swath.entrypoints.api.controller import Controller
 from swath.entrypoints.api.edge import Edge, told
 from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
+from swath.entrypoints.api.gate import refuse_on_reserve
 from swath.entrypoints.api.problems import refused
 from swath.entrypoints.api.routes import (
     checks,
@@ -108,6 +110,18 @@ def make_app(controller: Controller) -> FastAPI:
 
 
 class _Api(FastAPI):
+    def setup(self) -> None:
+        """FastAPI writes the document anew for everybody who asks, and nobody needs a key for that."""
+        document: list[bytes] = []
+
+        async def told(request: Request) -> Response:
+            refuse_on_reserve(request)
+            if not document:
+                document.append(bytes(JSONResponse(self.openapi()).body))
+            return Response(document[0], media_type=JSONResponse.media_type)
+
+        self.add_route("/openapi.json", told, include_in_schema=False)
+
     def openapi(self) -> dict[str, Any]:
         """The document. FastAPI leaves out what is null, which makes an example wrong that must have it."""
         document = super().openapi()

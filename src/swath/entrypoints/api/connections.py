@@ -1,7 +1,8 @@
 """Connections: who holds how many connections to the controller, and which of them make room for others (I5).
 
 Before: protocol.py has a new one. Nobody knows yet what will be asked on it, so room is made at the cost of connections
-on which nothing is under way: first those whose request has not come yet, of the address that has most of them.
+on which nothing is under way for anybody who was let in: first those whose request has not come yet, of the address
+that has most of them. An answer that is open to all, and not read, is no reason to keep others out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class Phase(Enum):
     """What a connection is doing."""
 
     OPENING = auto()  # its request has not come, or not to the end of its headers
-    BUSY = auto()  # a request is under way
+    BUSY = auto()  # a request is under way, and its caller was let in
+    OPEN_TO_ALL = auto()  # one is under way for which nobody was asked who sends it
     IDLE = auto()  # it was answered, and may be used again
 
 
@@ -81,7 +83,7 @@ class Connections:
                 self._clients.pop(client.name, None)
 
     def _free(self, client: _Client | None) -> bool:
-        """Ends the connection of that client on which nothing has been under way for longest, if there is one."""
+        """Ends that connection of the client which is the first to make room, if there is one."""
         found = None if client is None else client.oldest()
         if found is None:
             return False
@@ -106,7 +108,7 @@ class _Client:
             found.pop(connection, None)
 
     def oldest(self) -> tuple[Connection, Phase] | None:
-        for phase in (Phase.OPENING, Phase.IDLE):
+        for phase in (Phase.OPENING, Phase.IDLE, Phase.OPEN_TO_ALL):
             for connection in self.phases[phase]:
                 return connection, phase
         return None
@@ -114,7 +116,7 @@ class _Client:
 
 def _greediest(clients: Iterable[_Client]) -> _Client | None:
     def greed(client: _Client) -> tuple[int, int]:
-        return len(client.phases[Phase.OPENING]), len(client.phases[Phase.IDLE])
+        return len(client.phases[Phase.OPENING]) + len(client.phases[Phase.OPEN_TO_ALL]), len(client.phases[Phase.IDLE])
 
     return max(clients, key=greed, default=None)
 

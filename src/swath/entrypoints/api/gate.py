@@ -18,10 +18,10 @@ from swath.entrypoints.api.controller import controller_of
 from swath.entrypoints.api.doorkeeper import Caller
 from swath.entrypoints.api.edge import HELD
 from swath.entrypoints.api.errors import ApiError, ErrorCode
-from swath.entrypoints.api.protocol import AGAIN_SECONDS, ON_RESERVE
+from swath.entrypoints.api.protocol import AGAIN_SECONDS, NOTE_ADMITTED, ON_RESERVE
 from swath.entrypoints.api.relayed import sign_of_a_relay
 
-__all__ = ["KEY_HEADER", "admit", "hold_until_the_end", "needs", "scope_among"]
+__all__ = ["KEY_HEADER", "admit", "hold_until_the_end", "needs", "refuse_on_reserve", "scope_among"]
 
 KEY_HEADER: Final = "X-Service-Key"
 
@@ -56,12 +56,23 @@ async def admit(request: Request, scope: Scope) -> Caller:
         shown = [key.strip(" \t") for key in request.headers.getlist(KEY_HEADER)]  # HTTP allows blanks around it
         relayed = sign_of_a_relay(request, controller.settings)
         known = await controller.doorkeeper.admit(shown, peer, scope, relayed)
-        if getattr(request.state, ON_RESERVE, False) and Scope.ADMIN not in known.scopes:
-            told = "so many requests are under way here that only keys of the scope admin are let in; try again later"
-            raise ApiError(ErrorCode.RATE_LIMITED, told, retry_after=AGAIN_SECONDS)
+        if Scope.ADMIN not in known.scopes:
+            refuse_on_reserve(request)
         hold_until_the_end(request, controller.shares.request(known, controller.settings.requests_at_once))
         request.state.caller = known
+        getattr(request.state, NOTE_ADMITTED, _nobody)()
     return known
+
+
+def refuse_on_reserve(request: Request) -> None:
+    """Raises ApiError rate_limited for what came on a connection of the reserve, and is not what that is for."""
+    if getattr(request.state, ON_RESERVE, False):
+        told = "so many requests are under way here that only keys of the scope admin are let in; try again later"
+        raise ApiError(ErrorCode.RATE_LIMITED, told, retry_after=AGAIN_SECONDS)
+
+
+def _nobody() -> None:
+    """Where no connection is counted."""
 
 
 def hold_until_the_end(request: Request, share: AbstractContextManager[None]) -> None:

@@ -42,7 +42,7 @@ class Outgoing(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """See asyncio.WriteTransport. Nothing is written behind the end."""
-        if self._lingering is not None:
+        if self.is_closing():
             return
         self._transport.write(data)
         self._written += len(data)
@@ -60,8 +60,11 @@ class Outgoing(asyncio.Transport):
             self._transport.close()
 
     def close_now(self) -> None:
-        """Without waiting for what the sender still has to say: others need the room."""
-        self._transport.close()
+        """Without waiting for what the sender still has to say, or has not read: others need the room."""
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()
 
     def refuse(self, answer: bytes) -> None:
         """The last that is written, to somebody of whom nobody knows what else is on its way."""

@@ -20,19 +20,21 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from swath.entrypoints.api import connections
 from swath.entrypoints.api.connections import Connections, Phase, Room, client_of
-from swath.entrypoints.api.edge import MOST_PATH_BYTES, MOST_QUERY_BYTES, REQUEST_ID_HEADER
+from swath.entrypoints.api.edge import MOST_HEADERS, MOST_PATH_BYTES, MOST_QUERY_BYTES, REQUEST_ID_HEADER
 from swath.entrypoints.api.errors import ApiError, ErrorCode
-from swath.entrypoints.api.outgoing import LINGER_SECONDS, Outgoing
+from swath.entrypoints.api.outgoing import LINGER_BYTES, LINGER_SECONDS, Outgoing
 from swath.observe.context import serve_request
 
-__all__ = ["ON_RESERVE", "BoundedProtocol"]
+__all__ = ["NOTE_ADMITTED", "ON_RESERVE", "BoundedProtocol"]
 
 MOST_HEAD_BYTES: Final = 128 << 10  # more than edge.py lets through, so that most get an answer in the envelope
 HEAD_SECONDS: Final = 20.0  # from the first byte of a request, or from the connection, to the end of its headers
 MOST_CONNECTIONS: Final = 1_500  # at once: more than there may be event streams
 MOST_WAITING: Final = 8  # requests that were sent behind one that is under way; each is kept in memory
 AGAIN_SECONDS: Final = 5.0
+MALFORMED: Final = "that is not a request of HTTP/1.1"
 ON_RESERVE: Final = "on_reserve"  # set in the state of requests that only the reserve had room for
+NOTE_ADMITTED: Final = "note_admitted"  # in the state of each: to be called when its caller was let in
 
 _REQUEST_LINE: Final = re.compile(rb"[A-Za-z][!#$%&'*+.^_`|~0-9A-Za-z-]{0,30} [^ \r\n]{1,8000} HTTP/1\.[01]\r?\n")
 
@@ -47,9 +49,14 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._open = open_connections
         self._on_reserve = False
+        self._admitted = False
         self._head_bytes = 0
+        self._around_bytes = 0
+        self._read_over_bytes = 0
         self._in_head = True
         self._foreign = False
+        self._hears_no_more = False
+        self._malformed = MALFORMED
         self._arriving = False
         self._timer: asyncio.TimerHandle | None = None
         self._outgoing: Outgoing | None = None
@@ -91,34 +98,72 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        if self._outgoing is not None and self._outgoing.is_closing():
+        if self._outgoing is not None and (self._hears_no_more or self._outgoing.is_closing()):
             self._outgoing.drop(len(data))
             return
         self._foreign = not self._arriving and _REQUEST_LINE.match(data) is not None
+        self._around_bytes += len(data)
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
                 self._refuse(ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "the head of the request is too large"))
+        elif self._arriving:
+            self._bound_the_rest(len(data))
+
+    def _bound_the_rest(self, count: int) -> None:
+        """Of a request that is not over: what is around its chunks and behind them, and what comes after its answer."""
+        if self._around_bytes > MOST_HEAD_BYTES:
+            self._refuse(ApiError(ErrorCode.PAYLOAD_TOO_LARGE, "what stands around the body is too large"))
+        elif self._last is not None and self._last.response_complete:
+            self._read_over_bytes += count
+            if self._read_over_bytes > LINGER_BYTES:
+                self.transport.close()
 
     def on_message_begin(self) -> None:
         """A request begins, on a new connection or on one that was kept. Raises to have the connection closed."""
         if len(self.pipeline) >= MOST_WAITING:
             raise ValueError("too many requests wait on one connection")
         super().on_message_begin()
+        self.scope["state"][NOTE_ADMITTED] = self._note_admitted
         if self._on_reserve:
             self.scope["state"][ON_RESERVE] = True
         self._arriving = True
+        self._read_over_bytes = 0
         self._begin_head()
         self._note_phase()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Of a head, so many that edge.py sees when there are too many; what stands behind a body is of no use here."""
+        if self._in_head and len(self.headers) <= MOST_HEADERS:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of it."""
+        self._around_bytes = 0
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
-        """Now it is the app's."""
+        """Now it is the app's. Raises for an upgrade with a body."""
+        self._around_bytes = 0
+        if self.parser.should_upgrade():
+            self._let_nothing_follow()
         self._end_head()
         super().on_headers_complete()
-        if self._on_reserve:  # it is for single requests
+        if self._on_reserve or self._hears_no_more:  # the reserve is for single requests
             self.cycle.keep_alive = False
         self._note_phase()
+
+    def _let_nothing_follow(self) -> None:
+        """To the parser a request ends where it asks for another protocol, so a body would be taken for the next one,
+        which whoever passed on this one has never seen."""
+        self._hears_no_more = True
+        if any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in self.headers
+        ):
+            self._malformed = "send no header Upgrade with a body: this is HTTP/1.1, and stays so"
+            raise ValueError(self._malformed)
 
     def on_message_complete(self) -> None:
         """All of it has come."""
@@ -128,6 +173,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The answer is out. What still comes of its request is read over, if that does not take long."""
+        self._admitted = False  # who sent the next one, which begins here, is asked again
         super().on_response_complete()
         self._note_phase()
         if self._arriving and not self._in_head and self.cycle.response_complete and not self.transport.is_closing():
@@ -142,8 +188,15 @@ class BoundedProtocol(HttpToolsProtocol):
     def _note_phase(self) -> None:
         """A request that was sent behind another is no reason to cut off the answer to that one."""
         answered = self._last is None or self._last.response_complete
-        waits = Phase.OPENING if self._in_head else Phase.IDLE
-        self._open.note(self, waits if answered else Phase.BUSY)
+        if answered:
+            self._open.note(self, Phase.OPENING if self._in_head else Phase.IDLE)
+        else:
+            self._open.note(self, Phase.BUSY if self._admitted else Phase.OPEN_TO_ALL)
+
+    def _note_admitted(self) -> None:
+        """Of the request that is being answered."""
+        self._admitted = True
+        self._note_phase()
 
     def _begin_head(self) -> None:
         self._end_head()
@@ -166,8 +219,7 @@ class BoundedProtocol(HttpToolsProtocol):
             allowed = {"Allow": "DELETE, GET, HEAD, PATCH, POST"}
             self._refuse(ApiError(ErrorCode.METHOD_NOT_ALLOWED, "that method is known nowhere here", headers=allowed))
         else:
-            malformed = "that is not a request of HTTP/1.1"
-            self._refuse(ApiError(ErrorCode.VALIDATION_ERROR, malformed, status=HTTPStatus.BAD_REQUEST))
+            self._refuse(ApiError(ErrorCode.VALIDATION_ERROR, self._malformed, status=HTTPStatus.BAD_REQUEST))
 
     def _refuse(self, error: ApiError) -> None:
         may_answer = self._may_answer()

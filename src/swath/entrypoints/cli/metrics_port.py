@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 from swath.domain.errors import UserError
@@ -17,6 +18,7 @@ from swath.observe.figures import FIGURES
 __all__ = ["MetricsPlace", "serve_metrics"]
 
 PATIENCE_SECONDS: Final = 5.0
+MOST_AT_ONCE: Final = 50  # connections; the one that has waited longest makes room, so that a probe always gets in
 _MOST_LINE: Final = 4_096
 _MOST_HEADERS: Final = 100
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -35,13 +37,28 @@ async def serve_metrics(place: MetricsPlace) -> AsyncIterator[int | None]:
     if place.port is None:
         yield None
         return
+    waiting: dict[asyncio.StreamWriter, None] = {}
     try:
-        server = await asyncio.start_server(_answer, place.host, place.port, limit=_MOST_LINE)
+        server = await asyncio.start_server(partial(_let_in, waiting), place.host, place.port, limit=_MOST_LINE)
     except OSError as error:
         told = f"--metrics-port: cannot listen on {place.host}:{place.port}"
         raise UserError(f"{told}: {error.strerror or error}; choose another") from None
     async with server:
         yield server.sockets[0].getsockname()[1]
+
+
+async def _let_in(
+    waiting: dict[asyncio.StreamWriter, None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    if len(waiting) >= MOST_AT_ONCE:
+        oldest = next(iter(waiting))
+        del waiting[oldest]
+        oldest.transport.abort()
+    waiting[writer] = None
+    try:
+        await _answer(reader, writer)
+    finally:
+        waiting.pop(writer, None)
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
