@@ -94,6 +94,7 @@ async def test_a_recording_that_calls_itself_the_demos_is_tried_without_it(close
     steps = [{"do": "goto", "url": "/"}, {"do": "extract", "field": "heading", "on": "h1"}]
     Path(closed.folder / "flow.json").write_text(json.dumps({**about, "steps": steps}))
     code, out, err = await closed.run("recording", "try", "flow.json", "--json")
-    assert code != 0 and out, err
+    assert code != 0, err
+    assert out, err
     assert json.loads(out)["failure_kind"] == "egress_denied"
     assert county.counters.requests == 0
