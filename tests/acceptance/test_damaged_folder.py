@@ -113,6 +113,36 @@ async def test_one_damaged_folder_stops_one_job_and_no_other(shell: Shell) -> No
         assert (await shell.run("jobs", "verify", job_id))[0] == 0
 
 
+@pytest.mark.req("Z10", "Z9", "O4")
+async def test_a_link_that_leads_nowhere_in_place_of_all_results_is_waited_for(shell: Shell) -> None:
+    """As when the disk that it leads to is not mounted."""
+    shell.write("gated.py", SCRAPER)
+    shell.write("items.csv", "\n".join(["n", *map(str, range(1, ITEMS + 1))]))
+    results = shell.folder / "data" / "results"
+    await ordered(shell, "job")
+    worker = await shell.start("worker")
+    await until(shell, "job", lambda found: found["counts"]["success"] >= 6)
+    results.rename(shell.folder / "mounted")
+    results.symlink_to(shell.folder / "not-mounted")
+    shell.write("go", "")
+    found = await until(shell, "job", lambda found: found["waiting_for"] is not None)
+    assert (found["status"], found["waiting_for"]) == ("running", "disk")
+    await logged(worker, f"cannot use the results in {results}: a file, or a link that leads nowhere")
+    code, told, _ = await shell.run("doctor", "--json")
+    (of_results,) = (one for one in json.loads(told)["checks"] if one["check"] == "results")
+    assert (code, of_results["level"]) == (1, "fail")
+    assert str(results) in of_results["message"]
+
+    results.unlink()
+    (shell.folder / "mounted").rename(results)
+    await until(shell, "job", lambda found: found["status"] == "completed")
+    worker.terminate()
+    _, err = await asyncio.wait_for(worker.communicate(), 90)
+    assert worker.returncode == 0
+    assert b"Traceback" not in err
+    assert (await shell.run("jobs", "verify", "job"))[0] == 0
+
+
 @pytest.mark.req("Z10", "J5")
 async def test_a_job_is_deleted_although_a_file_stands_where_its_folder_belongs(shell: Shell) -> None:
     shell.write("gated.py", SCRAPER)

@@ -322,8 +322,7 @@ async def test_two_signals_at_once_are_one_wish(shell: Shell) -> None:
     while not (shell.folder / "began").exists():
         await asyncio.sleep(0.02)
     process.terminate()
-    await asyncio.sleep(0.05)  # signals that wait together are heard as one
-    process.terminate()
+    process.send_signal(signal.SIGINT)  # two of a kind that wait together would be heard as one
     _, err = await asyncio.wait_for(process.communicate(), 60)
     assert b"stopped at once" not in err
     assert err.count(b"swath: stopping") == 1

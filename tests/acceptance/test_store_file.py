@@ -131,7 +131,9 @@ def _workers(data: Path) -> int:
 
 def _move_folder(data: Path) -> None:
     data.rename(data.with_name("moved"))
-    shutil.copytree(data.with_name("moved"), data, dirs_exist_ok=True)  # the run may have made folders meanwhile
+    data.mkdir(exist_ok=True)  # the run may have made it meanwhile, and still moves results
+    for file in data.with_name("moved").glob("swath.db*"):
+        shutil.copy(file, data)
 
 
 def _empty(data: Path) -> None:

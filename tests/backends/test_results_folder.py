@@ -217,6 +217,21 @@ async def test_a_disk_that_fails_is_one_line_and_leaves_what_was_there(
     assert tree(root) == before | {"job/.leases/1/b/x": "1"}
 
 
+@pytest.mark.req("Z9", "Z10")
+@pytest.mark.parametrize("put", [Path.touch, lambda root: root.symlink_to("not mounted")], ids=["file", "link"])
+async def test_what_stands_in_place_of_the_whole_folder_is_waited_for(
+    storage: FolderResults, root: Path, put: Callable[[Path], None]
+) -> None:
+    put(root)
+    for use in (storage.open_lease("job", 1), storage.put("job", {"job_metadata.json": b"{}"})):
+        with pytest.raises(StoreUnavailable, match=r"a file.*stands in its place") as raised:
+            await use
+        assert not isinstance(raised.value, FolderUnusable), "it is the place of all jobs"
+        assert str(root) in str(raised.value)
+    root.unlink()
+    await storage.open_lease("job", 1)
+
+
 async def test_a_write_that_was_cut_short_goes_on(
     storage: FolderResults, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

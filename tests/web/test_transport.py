@@ -388,7 +388,7 @@ async def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_
         with pytest.raises(Failed, match="less than 20000 bytes a second") as raised:
             await transport.send(Request(url=url + "/"))
         assert raised.value.failure.kind == FailureKind.TIMEOUT
-        assert asyncio.get_running_loop().time() - started < 5.0
+        assert asyncio.get_running_loop().time() - started < HANGING_SECONDS
     await transport.close()
 
 

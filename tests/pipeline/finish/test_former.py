@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,21 @@ import pytest
 
 from swath.backends.embedded.results import FolderResults
 from swath.backends.memory.results import MemoryResults
+from swath.backends.memory.store import MemoryStore
+from swath.domain.ending import Ending, EndingStep
 from swath.domain.item import ItemRecord
 from swath.domain.job import Job
 from swath.domain.layout import PACKS, RECORDS, WARC, Layout, PackedAt
 from swath.domain.lease import Lease
 from swath.domain.result import Artifact
+from swath.domain.selection import Selection
 from swath.domain.transitions import ItemState
+from swath.pipeline.finish.ending import Finisher
 from swath.pipeline.finish.former import FormerFiles
 from swath.pipeline.finish.pack_index import index_key
 from swath.ports.result_storage import Addition, ResultStorage
+from swath.testing.contracts.orders import ready
+from tests.virtual_time import LoopClock, at_once
 
 pytestmark = pytest.mark.req("R2", "J5", "Z2")
 
@@ -125,3 +132,37 @@ async def test_removing_replaced_packs_costs_the_same_for_each_however_many_ther
         assert len([key async for key in storage.keys("job", PACKS)]) == 3
         await storage.close()
     assert listed[80] <= 4 * listed[20]
+
+
+class Watched(MemoryResults):
+    """Takes its time to delete, and notes what the job's status says meanwhile."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__()
+        self.shown: list[Ending | None] = []
+        self._store = store
+
+    async def delete(self, job_id: str, keys: Collection[str]) -> None:
+        await asyncio.sleep(15.0)  # so the right to end is renewed
+        self.shown.append((await self._store.status(job_id)).ending)
+        await super().delete(job_id, keys)
+
+
+def test_the_status_tells_how_many_replaced_packs_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.pipeline.finish.former._DELETED_AT_ONCE", 1)
+
+    @at_once
+    async def end_twice() -> None:
+        store = MemoryStore(LoopClock())
+        storage = Watched(store)
+        finisher = Finisher(store, store, storage, LoopClock(), "finisher")
+        await ready(store, items=1, layout=Layout.WARC)
+        await store.cancel("job")
+        assert await finisher.run_once() is not None
+        await packed(storage, 1)  # before any lease of the second generation, and no item needs it
+        await store.retry("job", Selection(since=0.0))
+        await store.cancel("job")
+        assert await finisher.run_once() is not None
+        assert storage.shown == [Ending(step=EndingStep.REMOVING, done=done, total=3) for done in range(3)]
+
+    end_twice()

@@ -30,6 +30,7 @@ _UNAVAILABLE: Final = {
     errno.ENFILE: "too many open files",
     errno.ELOOP: "a link stands where a folder of ours belongs",
     errno.ENOTDIR: "a file or a link stands where a folder of ours belongs",
+    errno.EEXIST: "a file, or a link that leads nowhere, stands in its place",
 }
 # What is wrong with a place below a job's folder; a full or failing disk is not of one job.
 _OF_ONE_JOB: Final = {

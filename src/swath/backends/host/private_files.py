@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PRIVATE_FILE", "PRIVATE_FOLDER", "make_folder", "make_private_file", "too_open"]
+__all__ = ["PRIVATE_FILE", "PRIVATE_FOLDER", "make_folder", "make_private_file", "stands_in_place", "too_open"]
 
 PRIVATE_FOLDER: Final = 0o700
 PRIVATE_FILE: Final = 0o600
@@ -25,6 +25,11 @@ def make_folder(folder: Path, mode: int = PRIVATE_FOLDER) -> None:
         if folder.parent != folder and not folder.parent.is_dir():
             make_folder(folder.parent)
         folder.mkdir(mode=mode, exist_ok=True)
+
+
+def stands_in_place(folder: Path) -> bool:
+    """Whether something else is where the folder belongs: a file, say, or a link to a disk that is not mounted."""
+    return os.path.lexists(folder) and not folder.is_dir()
 
 
 def make_private_file(path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from swath.backends.host.private_files import stands_in_place
 from swath.bootstrap.services import require_aws
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.entrypoints.cli.doctor.finding import Check, Finding, Subject, fail, ok, warn
 from swath.entrypoints.cli.output import counted
-from swath.settings import DynamoPlace, S3Place
+from swath.settings import DynamoPlace, FolderPlace, S3Place
 
 __all__ = ["check_queue", "check_results", "check_table"]
 
@@ -31,6 +32,11 @@ def check_queue(subject: Subject) -> Finding:
 def check_results(subject: Subject) -> Finding:
     """Results can be written, and where all machines see them."""
     places = subject.settings.places
+    if isinstance(places.results, FolderPlace) and stands_in_place(places.results.folder):
+        return fail(
+            f"a file, or a link that leads nowhere, stands where the folder {places.results.folder} belongs",
+            "put the folder in its place, or mount what the link leads to; jobs wait until then",
+        )
     if places.doubt is not None:
         return warn(places.doubt, "with workers on one machine alone this is in order")
     if not isinstance(places.results, S3Place):
