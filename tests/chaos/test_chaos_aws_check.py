@@ -139,8 +139,8 @@ def test_the_count_on_aws_finds_what_was_planted(
 
 @pytest.mark.req("S6")
 def test_only_deaths_that_the_rig_made_excuse_a_verdict_of_poison_on_aws(left: JobLeft) -> None:
-    everybody = frozenset(truth.item_ids(120))
-    assert found(replace(plant_poison(left), blameable=everybody)).found[Kind.FALSE_POISON] == 0
+    everybody = Counter(dict.fromkeys(truth.item_ids(120), 3))
+    assert found(replace(plant_poison(left), deaths=everybody)).found[Kind.FALSE_POISON] == 0
 
 
 @pytest.mark.req("Z10")

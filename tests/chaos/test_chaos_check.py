@@ -293,6 +293,17 @@ def test_only_three_kills_of_our_own_excuse_a_verdict_of_poison(
     assert sum(item_id in line and "must be" in line for line in told) == 1 - blamed
 
 
+@pytest.mark.req("Z10")
+@pytest.mark.parametrize(("pids", "found"), [((1, 2), True), (tuple(range(1, 40)), False)], ids=["living", "killed"])
+def test_an_item_that_goes_round_among_few_workers_is_found(job: ChaosJob, pids: tuple[int, ...], found: bool) -> None:
+    """Killed in the end or not: each death may have cost one attempt."""
+    item_id = list(truth.item_ids(120))[4]
+    with job.attempts_log.open("a", encoding="utf-8") as log:
+        log.writelines(f"{item_id}\t{pids[at % len(pids)]}\t0.0\n" for at in range(30))
+    told = [str(problem) for problem in check(job, pids).findings.problems]
+    assert any("came to nothing" in line for line in told) is found, told
+
+
 def test_the_checker_uses_nothing_of_the_product() -> None:
     code = "import sys, swath.testing.chaos.check; print(*[name for name in sys.modules if name.startswith('swath')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -21,11 +21,11 @@ from swath.testing.chaos.check_packs import PackCheck
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos.job import ChaosJob
 
-__all__ = ["MOST_WASTED", "Checked", "blameable", "check"]
+__all__ = ["MOST_WASTED", "Checked", "blameable", "check", "deaths_of"]
 
 _STATES: Final = {0: "pending", 1: "success", 2: "failed", 3: "skipped", 4: "cancelled"}
 POISON_DEATHS: Final = 3
-# Attempts of one item that no end remembers: each needs a strike at the worker that runs it, and they are spread.
+# Attempts of one item that no end remembers, beside one for each worker that was killed: freezes and removed files.
 MOST_WASTED: Final = 8
 _COUNTERS: Final = ("success", "failed", "skipped", "cancelled", "not_found")
 
@@ -67,9 +67,10 @@ def check(job: ChaosJob, killed: Collection[int] = (), page: Callable[[str], byt
             else FileCheck(job.results, findings, page)
         )
         known = _check_items(db, row, files, findings)
-        blamed = _check_fates(known, blameable(log, set(killed)), findings)
+        deaths = deaths_of(log, set(killed))
+        blamed = _check_fates(known, blameable(deaths), findings)
         _check_attempts(known, earlier, begun, findings)
-        _check_wasted(known, earlier, begun, findings)
+        _check_wasted(known, earlier, begun, deaths, findings)
         _check_wanted(wanted, known, findings)
         _check_sums(db, row, known, findings)
         _check_leftovers(db, row["job_no"], findings)
@@ -103,10 +104,14 @@ def _check_items(db: sqlite3.Connection, row: sqlite3.Row, files: FileCheck, fin
     return known
 
 
-def blameable(log: list[list[str]], killed: set[int]) -> frozenset[str]:
-    """Items that were begun in so many processes that we killed that nobody could tell them from poison."""
+def deaths_of(log: list[list[str]], killed: set[int]) -> Counter[str]:
+    """In how many processes that we killed each item was begun."""
     begun = {(item_id, int(pid)) for item_id, pid, _ in log if int(pid) in killed}
-    deaths = Counter(item_id for item_id, _ in begun)
+    return Counter(item_id for item_id, _ in begun)
+
+
+def blameable(deaths: Counter[str]) -> frozenset[str]:
+    """Items that were begun in so many processes that we killed that nobody could tell them from poison."""
     return frozenset(item_id for item_id, count in deaths.items() if count >= POISON_DEATHS)
 
 
@@ -172,10 +177,15 @@ def _check_attempts(known: dict[str, Known], earlier: Counter[str], begun: Count
         )
 
 
-def _check_wasted(known: dict[str, Known], earlier: Counter[str], begun: Counter[str], findings: Findings) -> None:
+def _check_wasted(
+    known: dict[str, Known], earlier: Counter[str], begun: Counter[str], deaths: Counter[str], findings: Findings
+) -> None:
+    """Each death may have cost an attempt. What costs more is a lease that goes from one living worker to another."""
     for item_id, item in known.items():
         wasted = begun[item_id] - item.attempts - earlier[item_id]
-        findings.expect(wasted <= MOST_WASTED, Kind.WRONG, item_id, f"{wasted} attempts of it came to nothing")
+        findings.expect(
+            wasted <= MOST_WASTED + deaths[item_id], Kind.WRONG, item_id, f"{wasted} attempts of it came to nothing"
+        )
 
 
 def _check_wanted(wanted: list[str], known: dict[str, Known], findings: Findings) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from swath.testing.chaos.check import blameable
+from swath.testing.chaos.check import deaths_of
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos_aws.check_job import JobLeft, check_job
 from swath.testing.chaos_aws.job import AwsJob
@@ -42,7 +42,7 @@ def check(job: AwsJob, killed: Collection[int] = ()) -> Checked:
     """Looks at everything that the jobs have left behind. Nothing may be running any more. `killed` are process ids."""
     checked = Checked(Findings())
     log = [line.split("\t") for line in job.attempts_log.read_text(encoding="utf-8").splitlines()]
-    begun, blame = Counter(line[0] for line in log), blameable(log, set(killed))
+    begun, deaths = Counter(line[0] for line in log), deaths_of(log, set(killed))
     table = PlainTable(job.endpoints, job.name)
     rows = list(table.rows())
     table.close()
@@ -50,7 +50,7 @@ def check(job: AwsJob, killed: Collection[int] = ()) -> Checked:
     shutil.rmtree(copy, ignore_errors=True)
     checked.objects = asyncio.run(mirror(job.endpoints, job.name, copy))
     checked.attempts_begun, checked.rows = begun.total(), len(rows)
-    for left in _jobs_left(job, rows, copy, blame, checked.findings):
+    for left in _jobs_left(job, rows, copy, deaths, checked.findings):
         one = check_job(left, begun)
         checked.findings.take(one.findings, left.job_id)
         checked.items += one.items
@@ -62,7 +62,7 @@ def check(job: AwsJob, killed: Collection[int] = ()) -> Checked:
 
 
 def _jobs_left(
-    job: AwsJob, rows: list[PlainRow], copy: Path, blame: frozenset[str], findings: Findings
+    job: AwsJob, rows: list[PlainRow], copy: Path, deaths: Counter[str], findings: Findings
 ) -> list[JobLeft]:
     """What there is of each job that was ordered; nobody has ordered others."""
     numbers = {row.partition.removeprefix("name/"): int(row.body) for row in rows if row.partition.startswith("name/")}
@@ -86,7 +86,7 @@ def _jobs_left(
                 folder=copy / part.job_id,
                 items_file=job.items_file(part),
                 retries=job.retries(part.job_id),
-                blameable=blame,
+                deaths=deaths,
             )
         )
     for job_id in numbers:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from swath.testing.chaos import truth
-from swath.testing.chaos.check import MOST_WASTED
+from swath.testing.chaos.check import MOST_WASTED, blameable
 from swath.testing.chaos.check_files import FileCheck, Known, check_manifests
 from swath.testing.chaos.findings import Findings, Kind
 from swath.testing.chaos_aws.reading import HeadAt, PlainRow
@@ -47,7 +47,7 @@ class JobLeft:
     folder: Path
     items_file: Path
     retries: dict[int, list[int]] = field(default_factory=dict)
-    blameable: frozenset[str] = frozenset()
+    deaths: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def check_job(left: JobLeft, begun: Counter[str]) -> OneJob:
     former = _check_generations(left, inputs, ends, findings)
     known = _check_items(left, inputs, ends, files, findings)
     _check_attempts(known, former, begun, findings)
-    _check_wasted(known, former, begun, findings)
+    _check_wasted(known, former, begun, left.deaths, findings)
     _check_wanted(left.items_file, known, findings)
     _check_sums(left.job_id, head, known, findings)
     _check_leftovers(left, findings)
@@ -138,6 +138,7 @@ def _check_items(
 ) -> dict[str, Known]:
     """Each item with its last end and its files."""
     known: dict[str, Known] = {}
+    blame = blameable(left.deaths)
     last = {seq: found[-1] for _, ended in sorted(ends.items()) for seq, found in ended.items()}
     for seq, item_id in sorted(inputs.items()):
         findings.expect(item_id not in known, Kind.COUNTED_TWICE, item_id, "there are two rows of it")
@@ -146,7 +147,7 @@ def _check_items(
         known[item_id] = Known.of(seq, end["state"], fence, end)
         came = (known[item_id].state, known[item_id].outcome, known[item_id].failure)
         foretold = truth.ENDS[truth.fate(item_id)]
-        if not (known[item_id].poison and item_id in left.blameable):
+        if not (known[item_id].poison and item_id in blame):
             kind = Kind.FALSE_POISON if known[item_id].poison else Kind.WRONG
             findings.expect(came == foretold, kind, item_id, f"it is {came} and must be {foretold}")
         files.check_item(item_id, known[item_id])
@@ -163,10 +164,14 @@ def _check_attempts(known: dict[str, Known], former: Counter[str], begun: Counte
         findings.expect(fine, Kind.WRONG, item_id, f"{kept} attempts kept, {begun[item_id]} begun")
 
 
-def _check_wasted(known: dict[str, Known], former: Counter[str], begun: Counter[str], findings: Findings) -> None:
+def _check_wasted(
+    known: dict[str, Known], former: Counter[str], begun: Counter[str], deaths: Counter[str], findings: Findings
+) -> None:
     for item_id, item in known.items():
         wasted = begun[item_id] - item.attempts - former[item_id]
-        findings.expect(wasted <= MOST_WASTED, Kind.WRONG, item_id, f"{wasted} attempts of it came to nothing")
+        findings.expect(
+            wasted <= MOST_WASTED + deaths[item_id], Kind.WRONG, item_id, f"{wasted} attempts of it came to nothing"
+        )
 
 
 def _check_wanted(items_file: Path, known: dict[str, Known], findings: Findings) -> None:
