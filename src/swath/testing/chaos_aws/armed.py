@@ -37,6 +37,7 @@ from swath.testing.disturbances.named_points import FREEZE_AT
 __all__ = ["arm", "main"]
 
 NOTE_SECONDS: Final = 0.5
+_STORE_AWAY: Final = 1  # the exit code of a command that lost its store
 _BEYOND_ROWS: Final = 900_000  # of ends: those that the lease wrote while it had a fence stay as they are
 
 
@@ -48,13 +49,19 @@ def main(arguments: Sequence[str]) -> None:
         words = words[2:]
     arm(os.environ)
     if words == ["--each"]:
-        sys.exit(max((_code_of(json.loads(line)) for line in sys.stdin), default=0))
+        sys.exit(max((_code_of_order(json.loads(line)) for line in sys.stdin), default=0))
     _become(words[words[:1] == ["--"] :])
 
 
 def _become(words: Sequence[str]) -> None:
     sys.argv = ["swath", *words]
     runpy.run_module("swath.entrypoints.cli.main", run_name="__main__", alter_sys=True)
+
+
+def _code_of_order(words: Sequence[str]) -> int:
+    """The same order again, as it asks for when an answer of the store was lost for good: of a job there is one."""
+    code = _code_of(words)
+    return _code_of(words) if code == _STORE_AWAY and list(words[:2]) == ["jobs", "create"] else code
 
 
 def _code_of(words: Sequence[str]) -> int:
