@@ -211,6 +211,25 @@ async def test_a_page_that_is_a_file_says_what_to_do(browser: BrowserSession) ->
         await browser.goto("/inline")
 
 
+@pytest.mark.req("H2", "Z6")
+async def test_a_picture_that_the_browser_cannot_take_is_its_failure(
+    browser: BrowserSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Chromium says of a page of 100,000 by 100,000 pixels, and now and then on a busy machine."""
+    said = "Page.screenshot: Protocol error (Page.captureScreenshot): Unable to capture screenshot"
+
+    async def refused(**_options: object) -> bytes:
+        raise browser._calls.driver_error(said)
+
+    await browser.goto("/")
+    with monkeypatch.context() as patch:
+        patch.setattr(browser._calls.page, "screenshot", refused)
+        with pytest.raises(Failed, match="browser_crash: the browser could not take a picture"):
+            await browser.screenshot()
+    await browser.screenshot()
+    assert [kept.name for kept in browser.downloads] == ["screenshot.png"]
+
+
 @pytest.mark.req("R1")
 async def test_pictures_and_print(browser: BrowserSession) -> None:
     await browser.goto("/")

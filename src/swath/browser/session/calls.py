@@ -42,6 +42,7 @@ _MOVED: Final = re.compile(
     r"Cannot find context|interrupted by another navigation|not attached to the DOM",
     re.IGNORECASE,
 )
+_NO_PICTURE: Final = re.compile(r"Unable to capture screenshot", re.IGNORECASE)
 
 
 class TookTooLong(Exception):
@@ -138,6 +139,9 @@ class Calls:
             return Failed(self.network_failure(name, self._tried_url(str(error))))
         if _MOVED.search(text):
             return Failed(Failure.of(FailureKind.NAVIGATION, "the page went elsewhere while something was done on it"))
+        if _NO_PICTURE.search(text):
+            message = "the browser could not take a picture: the page is too large for it, or it was too busy"
+            return Failed(Failure.of(FailureKind.BROWSER_CRASH, message))
         return error
 
     def has_moved(self, error: Exception) -> bool:
