@@ -64,67 +64,67 @@ fix: $(VENV)/.dev ## Format, and apply the lint fixes that are safe
 	@$(BIN)/ruff format .
 
 chaos: $(VENV)/.dev compiler ## Kill workers at random and count what is left (ARGS="--help" for its options)
-	@$(BIN)/python -m swath.testing.chaos $(ARGS)
+	@$(BIN)/python -m harness.chaos $(ARGS)
 
 chaos-aws: $(VENV)/.dev servers compiler ## The same on the local AWS servers, with their bad days (ARGS="--outages": they go away)
-	@$(BIN)/python -m swath.testing.chaos_aws $(ARGS)
+	@$(BIN)/python -m harness.chaos.aws $(ARGS)
 
 chaos-browser: $(VENV)/.dev browser ## Kill browsers, renderers and workers under a job in browsers, and count (ARGS="--short")
-	@$(BIN)/python -m swath.testing.chaos_browser $(ARGS)
+	@$(BIN)/python -m harness.chaos.browser $(ARGS)
 
 recordings: $(VENV)/.dev browser ## An imported recording over 1,000 parcels of a county that fails now and then (ARGS="--short")
-	@$(BIN)/python -m swath.testing.recordings $(ARGS)
+	@$(BIN)/python -m harness.recordings $(ARGS)
 
 soak: $(VENV)/.dev ## Run a million items and measure load, memory, claims and manifests (ARGS="--items 100000" for fewer)
-	@$(BIN)/python -m swath.testing.soak $(ARGS)
+	@$(BIN)/python -m harness.soak $(ARGS)
 
 lock-times: $(VENV)/.dev ## Measure how long each change of a large store keeps other writers waiting (ARGS="--mib 40 --items 10000")
-	@$(BIN)/python -m swath.testing.lock_times $(ARGS)
+	@$(BIN)/python -m harness.bench.lock_times $(ARGS)
 
 slots: $(VENV)/.dev ## Measure how much of the allowed concurrency is used with 200 ms pages
-	@$(BIN)/python -m swath.testing.slot_use $(ARGS)
+	@$(BIN)/python -m harness.bench.slot_use $(ARGS)
 
 fairness: $(VENV)/.dev ## Measure how evenly worker processes share one store, and how fast they are together
-	@$(BIN)/python -m swath.testing.fairness $(ARGS)
+	@$(BIN)/python -m harness.bench.fairness $(ARGS)
 
 pacing: $(VENV)/.dev ## Measure at the site that rates and concurrency are kept, with kills (ARGS="--processes 4")
-	@$(BIN)/python -m swath.testing.pacing $(ARGS)
+	@$(BIN)/python -m harness.bench.pacing $(ARGS)
 
 fleet: $(VENV)/.dev servers ## Measure jobs on the local AWS servers: cost, throughput, slots, a large load (ARGS="--help")
-	@$(BIN)/python -m swath.testing.fleet $(ARGS)
+	@$(BIN)/python -m harness.fleet $(ARGS)
 
 simulate: $(VENV)/.dev ## Simulate a fleet of 1,000 workers and a million items on a fake clock (ARGS="--short" for the small form)
-	@$(BIN)/python -m swath.testing.simulation $(ARGS)
+	@$(BIN)/python -m harness.simulate $(ARGS)
 
 load: $(VENV)/.dev ## Load a million items over HTTP, with a kill on the way, and time what the API answers (ARGS="--short")
-	@$(BIN)/python -m swath.testing.api_load $(ARGS)
+	@$(BIN)/python -m harness.api_load $(ARGS)
 
 fuzz-api: $(VENV)/.dev ## Let schemathesis loose on a real controller, with and without keys (ARGS="--examples 20")
-	@$(BIN)/python -m swath.testing.api_fuzz $(ARGS)
+	@$(BIN)/python -m harness.api_fuzz $(ARGS)
 
 clients: $(VENV)/.dev $(CLIENTS)/.installed .clients/.installed ## Run Spectral, Redocly and clients of OpenAPI Generator against a real controller
-	@$(BIN)/python -m swath.testing.api_clients $(ARGS)
+	@$(BIN)/python -m harness.api_clients $(ARGS)
 
 bench: $(VENV)/.dev $(PEERS)/.installed ## Swath, Scrapy, Crawlee and a script on the same pages (ARGS="--help" for its options)
-	@$(BIN)/python -m swath.testing.bench $(ARGS)
+	@$(BIN)/python -m harness.bench $(ARGS)
 
 bench-browser: $(VENV)/.dev $(PEERS)/.installed browser ## Swath and Crawlee in the same Chromium, on pages that a script renders
-	@$(BIN)/python -m swath.testing.bench.browser $(ARGS)
+	@$(BIN)/python -m harness.bench.browser $(ARGS)
 
 profile: $(VENV)/.dev ## What the CPU of an item is spent on (ARGS="--page FILE")
-	@$(BIN)/python -m swath.testing.bench.profile $(ARGS)
+	@$(BIN)/python -m harness.bench.profile $(ARGS)
 
 bench-sync: $(VENV)/.dev ## Measure what a scrape on demand costs beside its fetch (ARGS="--scrapes 500")
-	@$(BIN)/python -m swath.testing.sync_bench $(ARGS)
+	@$(BIN)/python -m harness.bench.sync_scrape $(ARGS)
 
 bench-export: $(VENV)/.dev ## Export a million records in every format: rate and memory (ARGS="--records 10000" for fewer)
-	@$(BIN)/python -m swath.testing.bench.export $(ARGS)
+	@$(BIN)/python -m harness.bench.export $(ARGS)
 
 bench-reextract: $(VENV)/.dev ## Read stored pages again, against a bare parse loop over the same (ARGS="--pages 2000" for fewer)
-	@$(BIN)/python -m swath.testing.bench.reextract $(ARGS)
+	@$(BIN)/python -m harness.bench.reextract $(ARGS)
 
 bench-site: $(VENV)/.dev ## Load the demo county site and print pages per second
-	@$(BIN)/python -m swath.testing.demo_county.load $(ARGS)
+	@$(BIN)/python -m harness.bench.site_load $(ARGS)
 
 LOCK_TOOL := $(VENV)/lock-tool
 COMPILE = $(LOCK_TOOL)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -227,7 +227,7 @@ DYNAMODB_LOCAL_SHA256 := 03b10fa245d9953106150b9f0a4fa53ef20b1a3586f3af314c355d3
 	@touch $@
 
 # Debian's own as root, elsewhere the driver's. Either may be out of reach: five minutes at most, and one line that says so.
-FIND_CHROMIUM := $(BIN)/python -c 'import pathlib, sys; from swath.browser.chromium.find import find_binary; \
+FIND_CHROMIUM := $(BIN)/python -c 'import pathlib, sys; from swath.fetch.browser.chromium.find import find_binary; \
 	find_binary(*map(pathlib.Path, sys.argv[1:]))' $(SWATH_CHROMIUM)
 HAVE_CHROMIUM = $(FIND_CHROMIUM) 2>/dev/null || { \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \

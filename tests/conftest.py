@@ -9,7 +9,7 @@ from hypothesis import settings
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-pytest.register_assert_rewrite("swath.testing.contracts")  # so that a failed contract says which values it saw
+pytest.register_assert_rewrite("tests.contract.suites")  # so that a failed contract says which values it saw
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN

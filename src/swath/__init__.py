@@ -7,24 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from swath.browser.session.session import BrowserSession
     from swath.domain.errors import Failed, NotFound
     from swath.domain.failure import Failure, FailureKind
-    from swath.domain.page import Page
-    from swath.kit.action_scraper import ActionScraper
-    from swath.kit.browser_scraper import BrowserScraper
-    from swath.kit.declare import scraper
-    from swath.kit.html import assert_fields_present, assert_html_contains, extract_text, parse_html, select_one
-    from swath.kit.http_scraper import HttpScraper
-    from swath.kit.models import Date, Input, Maybe, Money, Output
-    from swath.kit.pages import Pages
-    from swath.web.form import Form
-    from swath.web.page import WebPage
-    from swath.web.reading.dates import parse_date
-    from swath.web.reading.links import Link
-    from swath.web.reading.money import parse_money
-    from swath.web.reading.pairs import Pairs
-    from swath.web.session import WebSession
+    from swath.domain.result import Page
+    from swath.fetch.browser.tab.session import BrowserSession
+    from swath.fetch.http.client.session import WebSession
+    from swath.fetch.http.page.form import Form
+    from swath.fetch.http.page.page import WebPage
+    from swath.fetch.http.page.parsing.tables_and_pairs import Pairs
+    from swath.fetch.http.page.parsing.text_and_links import Link
+    from swath.fetch.http.page.parsing.values import parse_date, parse_money
+    from swath.sdk.action_scraper import ActionScraper
+    from swath.sdk.declaration import scraper
+    from swath.sdk.models import Date, Input, Maybe, Money, Output
+    from swath.sdk.pages import Pages, assert_fields_present, assert_html_contains, extract_text, parse_html, select_one
+    from swath.sdk.scraper import BrowserScraper, HttpScraper
 
 __all__ = [
     "ActionScraper",
@@ -60,34 +57,34 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "ActionScraper": "swath.kit.action_scraper",
-    "BrowserScraper": "swath.kit.browser_scraper",
-    "BrowserSession": "swath.browser.session.session",
-    "Date": "swath.kit.models",
+    "ActionScraper": "swath.sdk.action_scraper",
+    "BrowserScraper": "swath.sdk.scraper",
+    "BrowserSession": "swath.fetch.browser.tab.session",
+    "Date": "swath.sdk.models",
     "Failed": "swath.domain.errors",
     "Failure": "swath.domain.failure",
     "FailureKind": "swath.domain.failure",
-    "Form": "swath.web.form",
-    "HttpScraper": "swath.kit.http_scraper",
-    "Input": "swath.kit.models",
-    "Link": "swath.web.reading.links",
-    "Maybe": "swath.kit.models",
-    "Money": "swath.kit.models",
+    "Form": "swath.fetch.http.page.form",
+    "HttpScraper": "swath.sdk.scraper",
+    "Input": "swath.sdk.models",
+    "Link": "swath.fetch.http.page.parsing.text_and_links",
+    "Maybe": "swath.sdk.models",
+    "Money": "swath.sdk.models",
     "NotFound": "swath.domain.errors",
-    "Output": "swath.kit.models",
-    "Page": "swath.domain.page",
-    "Pages": "swath.kit.pages",
-    "Pairs": "swath.web.reading.pairs",
-    "WebPage": "swath.web.page",
-    "WebSession": "swath.web.session",
-    "assert_fields_present": "swath.kit.html",
-    "assert_html_contains": "swath.kit.html",
-    "extract_text": "swath.kit.html",
-    "parse_date": "swath.web.reading.dates",
-    "parse_html": "swath.kit.html",
-    "parse_money": "swath.web.reading.money",
-    "scraper": "swath.kit.declare",
-    "select_one": "swath.kit.html",
+    "Output": "swath.sdk.models",
+    "Page": "swath.domain.result",
+    "Pages": "swath.sdk.pages",
+    "Pairs": "swath.fetch.http.page.parsing.tables_and_pairs",
+    "WebPage": "swath.fetch.http.page.page",
+    "WebSession": "swath.fetch.http.client.session",
+    "assert_fields_present": "swath.sdk.pages",
+    "assert_html_contains": "swath.sdk.pages",
+    "extract_text": "swath.sdk.pages",
+    "parse_date": "swath.fetch.http.page.parsing.values",
+    "parse_html": "swath.sdk.pages",
+    "parse_money": "swath.fetch.http.page.parsing.values",
+    "scraper": "swath.sdk.declaration",
+    "select_one": "swath.sdk.pages",
 }
 
 

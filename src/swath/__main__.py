@@ -1,4 +1,4 @@
-"""`python -m swath`: the command line, where its script is not on the path."""
+"""Runs the command line as `python -m swath`, for installations whose script is not on the path."""
 
 from __future__ import annotations
 

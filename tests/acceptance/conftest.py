@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from swath.testing.demo_county import DemoCounty
-from tests.warm import run_warm
+from swath.demo.county import DemoCountyServer
+from tests.support.warm import run_warm
 
 SWATH = Path(sys.executable).parent / "swath"
 
@@ -79,11 +79,11 @@ async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
 
 
 @pytest.fixture
-async def county(shell: Shell) -> AsyncIterator[DemoCounty]:
+async def county(shell: Shell) -> AsyncIterator[DemoCountyServer]:
     """With a site circuit that stays closed: what a site's failures do to it is shown in test_sites.py."""
     patient = shell.write("patient-sites.yaml", "sites: {demo-county: {breaker: {window: 1000, failures: 1000}}}\n")
     shell.environment["SWATH_SITES"] = str(patient)
-    async with DemoCounty() as county:
+    async with DemoCountyServer() as county:
         shell.environment["SWATH_DEMO_URL"] = county.base_url
         shell.environment["SWATH_ALLOW_PRIVATE"] = county.base_url.removeprefix("http://")
         yield county

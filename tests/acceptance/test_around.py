@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.acceptance.conftest import SWATH
-from tests.bounds import HANGING_SECONDS
+from tests.support.bounds import HANGING_SECONDS
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bounds import HANGING_SECONDS
 from tests.docs.pages import ROOT, blocks_of
+from tests.support.bounds import HANGING_SECONDS
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.acceptance.conftest import Shell
-from tests.web.sites import plain, raw_site
+from tests.unit.fetch.http.sites import plain, raw_site
 
 ITEMS = 50
 SCRAPER = """

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from swath.backends.clock import SystemClock
-from swath.backends.embedded import pulse
-from swath.backends.embedded.store import EmbeddedStore
-from swath.domain.job import Stopping
-from swath.testing.demo_county import DemoCounty, Switches
+from swath.backends.sqlite import file_changes
+from swath.backends.sqlite.store.store import SqliteStore
+from swath.demo.county import DemoCountyServer, FaultSettings
+from swath.domain.job import StopReason
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
@@ -63,25 +63,25 @@ def test_a_doomed_job_costs_as_many_items_as_it_takes_to_know(shell: Shell) -> N
     assert shell.swath("jobs", "verify", "doomed").returncode == 0
 
 
-async def _until_it_opens(store: EmbeddedStore) -> float:
+async def _until_it_opens(store: SqliteStore) -> float:
     """When it was first seen that the circuit had opened."""
     async with asyncio.timeout(60):
         while (status := await store.status("job")).stopping is None and not status.state.terminal:
             await asyncio.sleep(0.002)
-    assert status.stopping is Stopping.CIRCUIT_OPEN
+    assert status.stopping is StopReason.CIRCUIT_OPEN
     return time.time()
 
 
 @pytest.mark.req("S4", "W4")
-async def test_when_the_site_breaks_no_process_starts_another_item(shell: Shell, county: DemoCounty) -> None:
-    county.switches = Switches(latency_ms=100, latency_jitter_ms=100, seed=4)
+async def test_when_the_site_breaks_no_process_starts_another_item(shell: Shell, county: DemoCountyServer) -> None:
+    county.switches = FaultSettings(latency_ms=100, latency_jitter_ms=100, seed=4)
     shell.write("items.csv", "\n".join(["n", *map(str, range(4_000))]))
     shell.write("policy.yaml", "throttling: {max_concurrent_workers: 48}\nretries: {max_retries: 0}\n")
     order = ("jobs", "create", "example-http", "--items", "items.csv", "--job-id", "job", "--policy", "policy.yaml")
     code, _, err = await shell.run(*order, "--quiet")
     assert code == 0, err
     process = await shell.start("worker", "--processes", "3")
-    store = EmbeddedStore.open(shell.folder / "data", SystemClock())
+    store = SqliteStore.open(shell.folder / "data", SystemClock())
     try:
         async with asyncio.timeout(60):
             while len(list((shell.folder / "data" / "workers").glob("*.lock"))) < 3:
@@ -89,7 +89,7 @@ async def test_when_the_site_breaks_no_process_starts_another_item(shell: Shell,
             good = county.counters.requests + 200  # each item is one request; all three have some then
             while county.counters.requests < good:
                 await asyncio.sleep(0.01)
-        county.switches = Switches(latency_ms=100, latency_jitter_ms=100, failure_rate=1.0, seed=4)
+        county.switches = FaultSettings(latency_ms=100, latency_jitter_ms=100, failure_rate=1.0, seed=4)
         opened_at = await _until_it_opens(store)
         async with asyncio.timeout(60):
             while not (status := await store.status("job")).state.terminal:
@@ -100,7 +100,7 @@ async def test_when_the_site_breaks_no_process_starts_another_item(shell: Shell,
     process.terminate()
     await asyncio.wait_for(process.communicate(), 60)
     # A process may rely on what it has read for a moment, and be interrupted once between its look and the start.
-    late = Counter(one.worker for one in attempts if one.started_at > opened_at + pulse.LONGEST_SECONDS)
+    late = Counter(one.worker for one in attempts if one.started_at > opened_at + file_changes.LONGEST_SECONDS)
     assert all(items == 1 for items in late.values()), late
     assert len({one.worker for one in attempts}) == 3
     counts = status.counts

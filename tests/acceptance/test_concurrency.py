@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swath.backends.clock import SystemClock
-from swath.backends.embedded.store import EmbeddedStore
-from swath.testing.demo_county import DemoCounty, Switches
+from swath.backends.sqlite.store.store import SqliteStore
+from swath.demo.county import DemoCountyServer, FaultSettings
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
@@ -22,7 +22,7 @@ def _parcels(items: int) -> str:
 
 async def _peak_in_status(folder: Path, job_id: str) -> int:
     """Reads the status as fast as it can until the job has ended."""
-    store = EmbeddedStore.open(folder, SystemClock())
+    store = SqliteStore.open(folder, SystemClock())
     peak = 0
     try:
         while True:
@@ -38,8 +38,8 @@ async def _peak_in_status(folder: Path, job_id: str) -> int:
 
 @pytest.mark.req("S1", "W1", "Q2")
 @pytest.mark.parametrize("workers", [1, 3])
-async def test_fifty_items_three_at_once(shell: Shell, county: DemoCounty, workers: int) -> None:
-    county.switches = Switches(latency_ms=25, latency_jitter_ms=25, seed=3)
+async def test_fifty_items_three_at_once(shell: Shell, county: DemoCountyServer, workers: int) -> None:
+    county.switches = FaultSettings(latency_ms=25, latency_jitter_ms=25, seed=3)
     items = shell.write("parcels.csv", _parcels(50))
     code, _, err = await shell.run(
         "jobs", "create", "demo-county", "--items", str(items), "--job-id", "fifty", "--concurrency", "3"

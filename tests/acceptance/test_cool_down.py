@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import Shell
-from tests.bounds import HANGING_SECONDS
+from tests.support.bounds import HANGING_SECONDS
 
 SCRAPER = """
 from swath import HttpScraper, Input, scraper

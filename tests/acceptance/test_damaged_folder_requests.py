@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from swath.testing.disturbances.folders import Damage, DamagedFolder
-from tests.web.sites import plain, raw_site
+from harness.chaos.disturbances import Damage, DamagedFolder
+from tests.unit.fetch.http.sites import plain, raw_site
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell

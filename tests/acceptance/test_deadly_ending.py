@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from harness.armed_cli import KILLED
 from swath.backends.clock import SystemClock
-from swath.backends.embedded.store import EmbeddedStore
-from swath.domain.ending import EndingStep
+from swath.backends.sqlite.store.store import SqliteStore
+from swath.domain.job import EndingStep
 from swath.domain.transitions import JobState
-from swath.testing.crash import KILLED
 from tests.acceptance.conftest import Shell
 
 pytestmark = pytest.mark.req("S6", "Z10", "J7")
@@ -36,7 +36,7 @@ def status(shell: Shell, job_id: str) -> dict[str, Any]:
 async def deadly_worker(shell: Shell) -> asyncio.subprocess.Process:
     """A worker that dies when it comes to remove what a retry has replaced."""
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "swath.testing.crash", "--", "worker"),
+        *(sys.executable, "-m", "harness.armed_cli", "--", "worker"),
         cwd=shell.folder,
         env=shell.environment | {"SWATH_CRASH_AT": "before_pack_removal:1"},
         stderr=asyncio.subprocess.DEVNULL,
@@ -49,7 +49,7 @@ async def test_an_ending_that_kills_its_worker_is_put_off_and_other_jobs_go_on(s
     assert shell.swath("run", "example-mock", *words, "--quiet").returncode == 0
     retried = shell.swath("jobs", "retry", "deadly", "--items", a_list(shell, "ids.csv", "item_id"))
     assert retried.returncode == 0, retried.stderr
-    store = EmbeddedStore.open(shell.folder / "data", SystemClock())
+    store = SqliteStore.open(shell.folder / "data", SystemClock())
     async with asyncio.timeout(150):
         for _ in range(DEATHS):
             worker = await deadly_worker(shell)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from swath.testing.demo_county import DemoCounty
+from swath.demo.county import DemoCountyServer
 from tests.acceptance.conftest import Shell
-from tests.integrations.webhook.receiver import receiving, saying
+from tests.unit.integrations.webhooks.receiver import receiving, saying
 
 pytestmark = pytest.mark.req("Z4")
 
@@ -29,7 +29,7 @@ class Impostor(HttpScraper):
 
 
 @pytest.fixture
-def closed(shell: Shell, county: DemoCounty) -> Shell:
+def closed(shell: Shell, county: DemoCountyServer) -> Shell:
     """Nothing private is allowed, and the demo site is served."""
     del county, shell.environment["SWATH_ALLOW_PRIVATE"]
     return shell
@@ -40,7 +40,9 @@ def _run(shell: Shell, scraper: str, urls: list[str], job_id: str) -> tuple[str,
     return ("run", scraper, "--items", "urls.csv", "--job-id", job_id, "--quiet", "--json")
 
 
-async def test_a_file_that_calls_itself_a_demo_scraper_does_not_reach_it(closed: Shell, county: DemoCounty) -> None:
+async def test_a_file_that_calls_itself_a_demo_scraper_does_not_reach_it(
+    closed: Shell, county: DemoCountyServer
+) -> None:
     closed.write("impostor.py", IMPOSTOR)
     code, out, err = await closed.run(*_run(closed, "./impostor.py", [f"{county.base_url}/echo"], "impostor"))
     assert code == 4, err
@@ -55,7 +57,7 @@ async def test_a_file_that_calls_itself_a_demo_scraper_does_not_reach_it(closed:
 
 
 async def test_neither_a_redirect_nor_a_robots_file_of_another_scraper_leads_there(
-    closed: Shell, county: DemoCounty
+    closed: Shell, county: DemoCountyServer
 ) -> None:
     closed.write("impostor.py", IMPOSTOR)
     async with receiving(saying(302, f"Location: {county.base_url}/echo")) as other:  # its robots.txt redirects, too
@@ -82,14 +84,16 @@ async def test_a_demo_scraper_does_not_reach_somebody_else_at_that_address(shell
         assert json.loads(out)["failures"] == {"egress_denied": 1}
         asked = {one.path.partition("?")[0] for one in stranger.received}
         assert asked <= {"/_site/proof"}
-    async with DemoCounty() as county:
+    async with DemoCountyServer() as county:
         shell.environment["SWATH_DEMO_URL"] = county.base_url
         code, _, err = await shell.run(*order, "--job-id", "county")
         assert code == 0, err
         assert county.counters.requests > 0
 
 
-async def test_a_recording_that_calls_itself_the_demos_is_tried_without_it(closed: Shell, county: DemoCounty) -> None:
+async def test_a_recording_that_calls_itself_the_demos_is_tried_without_it(
+    closed: Shell, county: DemoCountyServer
+) -> None:
     about = {"swath_recording": 1, "id": "demo-county-recording", "base_url": county.base_url}
     steps = [{"do": "goto", "url": "/"}, {"do": "extract", "field": "heading", "on": "h1"}]
     Path(closed.folder / "flow.json").write_text(json.dumps({**about, "steps": steps}))

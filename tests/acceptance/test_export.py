@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.observe.crash_points import EXPORT_POINTS
+from swath.observability.crash_points import EXPORT_POINTS
 from tests.acceptance.conftest import Shell
 
 KILLED = 137
@@ -30,7 +30,7 @@ def job(request: pytest.FixtureRequest, shell: Shell) -> str:
 
 def armed(shell: Shell, variables: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "swath.testing.crash", "--", *arguments],
+        [sys.executable, "-m", "harness.armed_cli", "--", *arguments],
         cwd=shell.folder,
         env=shell.environment | variables,
         capture_output=True,

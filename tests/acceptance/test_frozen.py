@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.backends.freezing import is_stopped, until
+from tests.support.freezing import is_stopped, until
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
@@ -23,7 +23,7 @@ DELETES = """
 import asyncio, sys
 from pathlib import Path
 from swath.backends.clock import SystemClock
-from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.sqlite.store.store import EmbeddedStore
 
 async def main(folder, lease_seconds):
     store = EmbeddedStore.open(Path(folder), SystemClock(), float(lease_seconds))

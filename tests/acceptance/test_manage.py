@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from swath.testing.demo_county import DemoCounty, Switches
+from swath.demo.county import DemoCountyServer, FaultSettings
 from tests.acceptance.conftest import SWATH
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def parcels(shell: Shell) -> str:
 
 @pytest.mark.req("J5", "C1", "S1")
 async def test_a_running_job_is_paused_changed_resumed_and_watched_to_its_end(
-    shell: Shell, county: DemoCounty, parcels: str
+    shell: Shell, county: DemoCountyServer, parcels: str
 ) -> None:
-    county.switches = Switches(latency_ms=25)
+    county.switches = FaultSettings(latency_ms=25)
     running = await shell.start("run", "demo-county", "--items", parcels, "--job-id", "j", "--concurrency", "4")
     while county.counters.requests < 20:
         await asyncio.sleep(0.01)
@@ -121,10 +121,10 @@ async def test_a_job_is_cancelled_and_ends_with_nobody_working_on_it(shell: Shel
 
 @pytest.mark.req("J5")
 async def test_a_running_job_is_cancelled_what_runs_finishes_and_the_books_balance(
-    shell: Shell, county: DemoCounty, parcels: str
+    shell: Shell, county: DemoCountyServer, parcels: str
 ) -> None:
     """Property 11: cancelling stops what has not started and leaves what runs."""
-    county.switches = Switches(latency_ms=25)
+    county.switches = FaultSettings(latency_ms=25)
     running = await shell.start("run", "demo-county", "--items", parcels, "--job-id", "x", "--concurrency", "4")
     while county.counters.requests < 30:
         await asyncio.sleep(0.01)
@@ -140,9 +140,11 @@ async def test_a_running_job_is_cancelled_what_runs_finishes_and_the_books_balan
 
 
 @pytest.mark.req("J5", "J7", "R8")
-async def test_failed_items_are_run_again_as_a_new_generation(shell: Shell, county: DemoCounty, parcels: str) -> None:
+async def test_failed_items_are_run_again_as_a_new_generation(
+    shell: Shell, county: DemoCountyServer, parcels: str
+) -> None:
     shell.write("policy.yaml", "retries: {max_retries: 0}\ncircuit_breaker: {failure_threshold_percentage: 1}\n")
-    county.switches = Switches(failure_rate=0.1, seed=3)
+    county.switches = FaultSettings(failure_rate=0.1, seed=3)
     code, out, _ = await shell.run(
         "run", "demo-county", "--items", parcels, "--job-id", "r", "--policy", "policy.yaml", "--json"
     )
@@ -150,7 +152,7 @@ async def test_failed_items_are_run_again_as_a_new_generation(shell: Shell, coun
     assert code == 3
     failed = first["counts"]["failed"]
     assert failed > 0
-    county.switches = Switches()
+    county.switches = FaultSettings()
     code, out, err = await shell.run("jobs", "retry", "r", "--kind", "server_error")
     assert code == 0, err
     assert "swath run --job-id r" in out

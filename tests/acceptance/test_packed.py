@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]
 
-from swath.entrypoints.cli.intake import MANY_ITEMS
+from swath.entrypoints.cli.load_job import PACKING_HINT_ITEMS
 from tests.acceptance.conftest import Shell
 
 pytestmark = pytest.mark.req("R2")
@@ -69,7 +69,7 @@ async def test_the_layout_is_never_changed_silently(shell: Shell) -> None:
 
 
 async def test_above_twenty_thousand_items_packing_is_suggested(shell: Shell) -> None:
-    (shell.folder / "many.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(MANY_ITEMS + 1)))
+    (shell.folder / "many.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(PACKING_HINT_ITEMS + 1)))
     order = ("jobs", "create", "example-mock", "--items", "many.csv")
     _, _, err = await shell.run(*order, "--job-id", "many")
     assert "--layout warc" in err

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swath.backends.clock import SystemClock
-from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.sqlite.store.store import SqliteStore
 from swath.domain.failure import FailureKind
 from swath.domain.transitions import ItemState, JobState
 
@@ -54,7 +54,7 @@ async def test_one_deadly_input_among_many_ends_as_poison(shell: Shell, how: str
     code, _, err = await shell.run("jobs", "create", "deadly.py", "--items", "items.csv", "--job-id", "p", "--quiet")
     assert code == 0, err
     process = await shell.start("worker", "--processes", "2")
-    store = EmbeddedStore.open(shell.folder / "data", SystemClock())
+    store = SqliteStore.open(shell.folder / "data", SystemClock())
     try:
         async with asyncio.timeout(60):
             while not (status := await store.status("p")).state.terminal:
@@ -87,7 +87,7 @@ async def test_an_input_that_never_gives_the_process_back_ends_as_poison_too(she
     process = await shell.start(
         "worker", "--processes", "2", SWATH_STANDSTILL_SECONDS="5", SWATH_HEARTBEAT_SECONDS="0.2"
     )
-    store = EmbeddedStore.open(shell.folder / "data", SystemClock())
+    store = SqliteStore.open(shell.folder / "data", SystemClock())
     try:
         async with asyncio.timeout(200):
             while not (status := await store.status("p")).state.terminal:

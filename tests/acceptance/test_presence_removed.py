@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swath.backends.clock import SystemClock
-from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.sqlite.store.store import SqliteStore
+from swath.demo.county import DemoCountyServer, FaultSettings
 from swath.domain.transitions import JobState
-from swath.testing.demo_county import DemoCounty, Switches
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
@@ -52,9 +52,9 @@ REMOVALS = (remove, replace_by_pipes, put_back, remove)
 
 
 @asynccontextmanager
-async def two_workers(shell: Shell, county: DemoCounty, lease_seconds: str) -> AsyncIterator[list[Process]]:
+async def two_workers(shell: Shell, county: DemoCountyServer, lease_seconds: str) -> AsyncIterator[list[Process]]:
     """At work on a job of many items, of which no more than LIMIT may run at once."""
-    county.switches = Switches(latency_ms=20, count_parcels=True, seed=5)
+    county.switches = FaultSettings(latency_ms=20, count_parcels=True, seed=5)
     fast = "{rate: {tokens: 1000, per_seconds: 1}, breaker: {window: 1000, failures: 1000}}"
     shell.environment["SWATH_SITES"] = str(shell.write("fast-sites.yaml", f"sites: {{demo-county: {fast}}}\n"))
     rows = "\n".join(["parcel_id", *(f"{n:03}-{n % 90:02}-{n * 7 % 900:03}" for n in range(ITEMS))])
@@ -74,7 +74,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 
 
 async def ended(folder: Path) -> JobState:
-    store = EmbeddedStore.open(folder, SystemClock())
+    store = SqliteStore.open(folder, SystemClock())
     try:
         async with asyncio.timeout(300):
             while not (status := await store.status("job")).state.terminal:
@@ -85,14 +85,14 @@ async def ended(folder: Path) -> JobState:
         await store.close()
 
 
-def fetched(county: DemoCounty) -> dict[str, int]:
+def fetched(county: DemoCountyServer) -> dict[str, int]:
     """How often the page of each parcel was asked for."""
     return max(county.counters.by_parcel.values(), key=len)
 
 
 @pytest.mark.req("Z10", "Z1", "S1", "Q2")
 async def test_workers_whose_lock_files_are_removed_go_on_and_write_them_again(
-    shell: Shell, county: DemoCounty
+    shell: Shell, county: DemoCountyServer
 ) -> None:
     """No lease ends by itself here, so no item has a reason to be fetched twice."""
     folder = shell.folder / "data" / "workers"
@@ -113,7 +113,7 @@ async def test_workers_whose_lock_files_are_removed_go_on_and_write_them_again(
 
 @pytest.mark.req("Z10", "Z1", "W5", "Q2")
 async def test_a_worker_that_is_killed_without_its_lock_file_is_missed_when_its_leases_are_over(
-    shell: Shell, county: DemoCounty
+    shell: Shell, county: DemoCountyServer
 ) -> None:
     folder = shell.folder / "data" / "workers"
     async with two_workers(shell, county, lease_seconds="6") as workers:
@@ -136,7 +136,7 @@ async def test_a_file_in_place_of_the_workers_folder_is_named_with_its_remedy(sh
     folder.touch()
     create = ("jobs", "create", "example-mock", "--items", str(items), "--job-id", "job")
     assert (await shell.run(*create))[0] == 0
-    store = EmbeddedStore.open(shell.folder / "data", SystemClock())  # the worker looks at its file at each claim
+    store = SqliteStore.open(shell.folder / "data", SystemClock())  # the worker looks at its file at each claim
     async with asyncio.timeout(60):
         while not (await store.status("job")).state.terminal:
             await asyncio.sleep(0.01)

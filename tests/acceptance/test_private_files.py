@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.testing.demo_county import DemoCounty
+from swath.demo.county import DemoCountyServer
 from tests.acceptance.conftest import SWATH, Shell
 
 pytestmark = pytest.mark.req("Z7")
@@ -47,7 +47,7 @@ def _items(shell: Shell) -> str:
     return "items.csv"
 
 
-async def test_all_that_a_run_and_a_controller_store_is_private(shell: Shell, county: DemoCounty) -> None:
+async def test_all_that_a_run_and_a_controller_store_is_private(shell: Shell, county: DemoCountyServer) -> None:
     del county
     data, items = shell.folder / "data", _items(shell)
     for layout in ("files", "warc"):
@@ -80,7 +80,7 @@ async def test_all_that_a_run_and_a_controller_store_is_private(shell: Shell, co
     [("022", "all", 0o755, 0o644), ("027", "all", 0o750, 0o640), ("077", "all", 0o700, 0o600)],
 )
 async def test_results_are_opened_by_a_setting_as_far_as_the_umask_allows(
-    shell: Shell, county: DemoCounty, umask: str, readable_by: str, folder: int, file: int
+    shell: Shell, county: DemoCountyServer, umask: str, readable_by: str, folder: int, file: int
 ) -> None:
     del county
     data = shell.folder / "data"
@@ -95,7 +95,7 @@ async def test_results_are_opened_by_a_setting_as_far_as_the_umask_allows(
     assert [path.name for path in others if path.stat().st_mode & 0o077] == []
 
 
-async def test_an_open_data_folder_is_told_of_and_left_as_it_is(shell: Shell, county: DemoCounty) -> None:
+async def test_an_open_data_folder_is_told_of_and_left_as_it_is(shell: Shell, county: DemoCountyServer) -> None:
     del county
     data = shell.folder / "data"
     (data / "results").mkdir(parents=True)

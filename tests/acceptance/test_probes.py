@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import Shell
-from tests.bounds import HANGING_SECONDS
+from tests.support.bounds import HANGING_SECONDS
 
 # The site fails for the items 1 to 3, which opens its circuit. The code of the scraper fails for 4 to 15.
 SCRAPER = """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swath.backends.clock import SystemClock
-from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.sqlite.store.store import SqliteStore
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
@@ -69,7 +69,7 @@ async def _create(shell: Shell, items: int) -> None:
 
 async def _ended(shell: Shell) -> tuple[str, int, set[str]]:
     """State, successes, and which workers had a hand in it."""
-    store = EmbeddedStore.open(shell.folder / "data", SystemClock())
+    store = SqliteStore.open(shell.folder / "data", SystemClock())
     try:
         async with asyncio.timeout(250):
             while not (status := await store.status("many")).state.terminal:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import swath.scrapers
-from swath.testing.demo_county import DemoCounty, exists, parcel
+from swath.demo.county import DemoCountyServer, exists, parcel
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell
@@ -36,7 +36,7 @@ steps:
 """
 
 
-def flow(county: DemoCounty) -> str:
+def flow(county: DemoCountyServer) -> str:
     text = SHIPPED.read_text(encoding="utf-8")
     text = text.replace("id: demo-county-recording", "id: my-county").replace("http://127.0.0.1:8010", county.base_url)
     assert "id: my-county" in text
@@ -44,7 +44,7 @@ def flow(county: DemoCounty) -> str:
     return text
 
 
-async def test_one_recording_and_a_csv_are_an_ordinary_job(shell: Shell, county: DemoCounty) -> None:
+async def test_one_recording_and_a_csv_are_an_ordinary_job(shell: Shell, county: DemoCountyServer) -> None:
     shell.environment["SWATH_SITES"] = str(shell.write("quick-sites.yaml", QUICK))
     shell.write("flow.yaml", flow(county))
     shell.write("parcels.csv", "parcel_id,bill\n" + "".join(f"{one},{i == 0}\n" for i, one in enumerate(PARCELS)))

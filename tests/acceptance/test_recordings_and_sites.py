@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from swath.testing.demo_county import DemoCounty
+    from swath.demo.county import DemoCountyServer
     from tests.acceptance.conftest import Shell
 
 pytestmark = pytest.mark.req("A4", "D3", "H2")
@@ -24,7 +24,7 @@ UNTIL = re.compile(r"until 20\S+ \S+")
 ONE_TRY = {"retries": {"max_retries": 0}}
 
 
-def flow(shell: Shell, county: DemoCounty, name: str, *steps: dict[str, Any]) -> str:
+def flow(shell: Shell, county: DemoCountyServer, name: str, *steps: dict[str, Any]) -> str:
     told = {"swath_recording": 1, "id": name, "base_url": county.base_url, "sites": ["127.0.0.1"], "inputs": {"n": {}}}
     shell.write(f"{name}.json", json.dumps(told | {"steps": [{"do": "goto", "url": "/app/"}, *steps]}))
     return f"{name}.json"
@@ -46,7 +46,7 @@ async def circuit(shell: Shell) -> str:
     return str(found["sites"][0]["circuit"])
 
 
-async def test_covered_and_missing_elements_do_not_close_the_site(shell: Shell, county: DemoCounty) -> None:
+async def test_covered_and_missing_elements_do_not_close_the_site(shell: Shell, county: DemoCountyServer) -> None:
     one_failure_closes(shell)
     shell.write("one.csv", "n\n1\n")
     policy = str(shell.write("policy.json", json.dumps(ONE_TRY)))
@@ -58,7 +58,7 @@ async def test_covered_and_missing_elements_do_not_close_the_site(shell: Shell, 
     assert await circuit(shell) == "closed"
 
 
-async def test_a_try_does_not_count_for_the_site(shell: Shell, county: DemoCounty) -> None:
+async def test_a_try_does_not_count_for_the_site(shell: Shell, county: DemoCountyServer) -> None:
     one_failure_closes(shell)
     name = flow(shell, county, "flow", {"do": "save_page", "page": "p"})
     county.switches = replace(county.switches, failure_rate=1.0)
@@ -70,7 +70,7 @@ async def test_a_try_does_not_count_for_the_site(shell: Shell, county: DemoCount
     assert await circuit(shell) == "closed"
 
 
-async def test_what_is_held_says_until_when_and_what_to_do(shell: Shell, county: DemoCounty) -> None:
+async def test_what_is_held_says_until_when_and_what_to_do(shell: Shell, county: DemoCountyServer) -> None:
     one_failure_closes(shell)
     county.switches = replace(county.switches, failure_rate=1.0)
     shell.write("items.csv", "n\n0\n1\n")

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from swath.actions.document import read_recording
-from swath.actions.language.recording import Recording
-from swath.testing.chaos.findings import Findings
-from swath.testing.recordings.check import check_outcomes, check_steps, expected_of
-from swath.testing.recordings.flow import RECORDED_PARCEL, make_flow
-from swath.testing.recordings.jobs import Came
-from swath.testing.recordings.site import Spoilt
+from harness.chaos.findings import Findings
+from harness.recordings.check import check_outcomes, check_steps, expected_of
+from harness.recordings.flow import RECORDED_PARCEL, make_flow
+from harness.recordings.jobs import ItemResult
+from harness.recordings.site import InjectedFault
+from swath.recordings.document import read_recording
+from swath.recordings.schema.recording import Recording
 
 pytestmark = pytest.mark.req("A5", "A4", "K7", "Z5")
 
@@ -33,7 +33,7 @@ YEARS = "step 10 (wait for #end): it is not visible after 6 s"
 @pytest.mark.timeout(600)  # those that are spoiled wait for their time: two minutes of a busy machine
 def test_outcomes_are_the_countys_and_failures_name_their_steps(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "swath.testing.recordings", "--short", "--seed", "7"]
+    command = [sys.executable, "-m", "harness.recordings", "--short", "--seed", "7"]
     done = subprocess.run(
         [*command, "--folder", str(tmp_path), "--json", str(report)],
         capture_output=True,
@@ -79,11 +79,11 @@ def test_the_recording_is_imported_and_nothing_of_the_recorded_parcel_is_left(fl
     assert told["steps"][5]["text"] == "{{ input.parcel_id }}"
 
 
-def came(state: str = "success", *failures: tuple[str, str], record: dict[str, Any] | None = None) -> Came:
-    return Came(state, expected_of(THERE) if record is None and state == "success" else record, failures)
+def came(state: str = "success", *failures: tuple[str, str], record: dict[str, Any] | None = None) -> ItemResult:
+    return ItemResult(state, expected_of(THERE) if record is None and state == "success" else record, failures)
 
 
-def problems_of(items: dict[str, Came], *, fails: bool = True) -> list[str]:
+def problems_of(items: dict[str, ItemResult], *, fails: bool = True) -> list[str]:
     findings = Findings()
     check_outcomes([THERE, GONE], items, findings, fails=fails)
     return [str(problem) for problem in findings.problems]
@@ -110,7 +110,7 @@ def test_what_the_county_knows_is_right() -> None:
         ({THERE: came(), GONE: came("not_found"), "999-99-999": came()}, "nobody has asked for it"),
     ],
 )
-def test_what_is_not_right_is_found(items: dict[str, Came], problem: str) -> None:
+def test_what_is_not_right_is_found(items: dict[str, ItemResult], problem: str) -> None:
     assert problem in problems_of(items)[0]
 
 
@@ -122,7 +122,7 @@ def test_without_anything_spoiled_nothing_may_fail() -> None:
 
 def steps_of(flow: Recording, failures: list[tuple[str, str]], spoilt: dict[tuple[str, str], int]) -> list[str]:
     findings, item = Findings(), came("success", *failures)
-    by_step = check_steps(flow, {THERE: item}, Spoilt(spoilt), findings)
+    by_step = check_steps(flow, {THERE: item}, InjectedFault(spoilt), findings)
     assert sum(by_step.values()) <= len(failures)
     return [str(problem) for problem in findings.problems]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from swath.backends.clock import SystemClock
-from swath.backends.embedded.store import EmbeddedStore
+from swath.backends.sqlite.store.store import SqliteStore
+from swath.demo.county import DemoCountyServer, exists, parcel
 from swath.domain.errors import UnknownName
-from swath.testing.demo_county import DemoCounty, exists, parcel
 from tests.acceptance.conftest import SWATH
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ async def run_county(shell: Shell, layout: str) -> None:
     """The site is there while the job runs, and never again."""
     shell.write("parcels.csv", "\n".join(["parcel_id", *PARCELS]))
     shell.write("later.py", LATER)
-    async with DemoCounty() as county:
+    async with DemoCountyServer() as county:
         shell.environment["SWATH_DEMO_URL"] = county.base_url
         order = ("--items", "parcels.csv", "--job-id", "county", "--layout", layout, "--quiet")
         code, _, err = await shell.run("run", "demo-county", *order)
@@ -199,7 +199,7 @@ async def test_mistakes_are_told_in_one_line(shell: Shell) -> None:
 
 
 async def _progress(shell: Shell, job_id: str) -> int:
-    store = EmbeddedStore.open(shell.folder / "data", SystemClock())
+    store = SqliteStore.open(shell.folder / "data", SystemClock())
     try:
         return (await store.status(job_id)).counts.success
     except UnknownName:
@@ -233,7 +233,7 @@ async def test_killed_in_the_middle_the_same_command_goes_on_and_nothing_is_lost
     assert (told["diff"]["fields"]["title"]["same"], told["diff"]["fields"]["version"]["changed"]) == (500, 500)
     verified = json.loads((await shell.run("jobs", "verify", "job.v2", "--json"))[1])
     assert (verified["ok"], verified["counts"]["success"]) == (True, 500)
-    store = EmbeddedStore.open(shell.folder / "data", SystemClock())
+    store = SqliteStore.open(shell.folder / "data", SystemClock())
     records = await store.items("job.v2")
     await store.close()
     assert len({record.item_id for record in records}) == 500
@@ -266,7 +266,7 @@ async def test_of_a_group_that_was_never_committed_nothing_is_lost_or_double(
     told = json.loads(done.stdout)
     assert (told["job_id"], told["counts"]["success"], told["diff"]["same_items"]) == ("job.v2", 200, 200)
     assert json.loads(shell.swath("jobs", "verify", "job.v2", "--json").stdout)["ok"] is True
-    store = EmbeddedStore.open(shell.folder / "data", SystemClock())
+    store = SqliteStore.open(shell.folder / "data", SystemClock())
     records = await store.items("job.v2")
     await store.close()
     assert [len(record.attempts) for record in records] == [1] * 200

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from swath.entrypoints.cli.session import TOGETHER_SECONDS
-from swath.testing.demo_county import DemoCounty, Switches, exists, parcel
+from swath.demo.county import DemoCountyServer, FaultSettings, exists, parcel
+from swath.entrypoints.cli.runtime import SAME_SIGNAL_SECONDS
 from tests.acceptance.conftest import SWATH
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def _status(shell: Shell, job_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.req("C1", "K5", "R1", "R3", "R4", "J7")
-async def test_a_county_is_scraped_truly_and_verifies(shell: Shell, county: DemoCounty) -> None:
-    county.switches = Switches(failure_rate=0.05, rate_429=0.03, retry_after_seconds=0, drop_rate=0.02, seed=5)
+async def test_a_county_is_scraped_truly_and_verifies(shell: Shell, county: DemoCountyServer) -> None:
+    county.switches = FaultSettings(failure_rate=0.05, rate_429=0.03, retry_after_seconds=0, drop_rate=0.02, seed=5)
     shell.write("parcels.csv", _csv(PARCELS))
     shell.write("policy.yaml", "retries: {base_delay_seconds: 0.01, max_retries: 20}\nkeep: both\n")
     code, out, err = await shell.run(
@@ -66,8 +66,8 @@ def test_items_come_from_stdin_too(shell: Shell) -> None:
 
 
 @pytest.mark.req("W2", "C1", "C2")
-async def test_interrupted_by_a_person_it_goes_on_with_the_same_command(shell: Shell, county: DemoCounty) -> None:
-    county.switches = Switches(latency_ms=40)
+async def test_interrupted_by_a_person_it_goes_on_with_the_same_command(shell: Shell, county: DemoCountyServer) -> None:
+    county.switches = FaultSettings(latency_ms=40)
     shell.write("parcels.csv", _csv(PARCELS))
     command = ("run", "demo-county", "--items", "parcels.csv", "--job-id", "again", "--concurrency", "4")
     first = await shell.start(*command)
@@ -87,9 +87,9 @@ async def test_interrupted_by_a_person_it_goes_on_with_the_same_command(shell: S
 
 
 @pytest.mark.req("Z1", "C1")
-async def test_killed_it_goes_on_at_once_with_the_same_command(shell: Shell, county: DemoCounty) -> None:
+async def test_killed_it_goes_on_at_once_with_the_same_command(shell: Shell, county: DemoCountyServer) -> None:
     shell.environment["SWATH_LEASE_SECONDS"] = "600"  # only the dead process's file lock can free its leases in time
-    county.switches = Switches(latency_ms=40)
+    county.switches = FaultSettings(latency_ms=40)
     shell.write("parcels.csv", _csv(PARCELS))
     command = ("run", "demo-county", "--items", "parcels.csv", "--job-id", "killed", "--concurrency", "4")
     first = await shell.start(*command)
@@ -194,7 +194,7 @@ async def test_a_second_signal_ends_even_a_worker_whose_scraper_never_lets_go(sh
     assert process.stderr is not None
     while b"swath: " not in (line := await process.stderr.readline()):  # until it has heard the first
         assert line
-    await asyncio.sleep(2 * TOGETHER_SECONDS)  # sooner, the second would count as one with the first
+    await asyncio.sleep(2 * SAME_SIGNAL_SECONDS)  # sooner, the second would count as one with the first
     assert process.returncode is None  # the grace period
     process.terminate()
     assert await asyncio.wait_for(process.wait(), 60) == 130

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import Shell
-from tests.bounds import HANGING_SECONDS
+from tests.support.bounds import HANGING_SECONDS
 
 pytestmark = pytest.mark.req("J7")
 

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
-from swath.testing.demo_county import DemoCounty
-from swath.testing.proxies.bright_data import FakeBrightData, FakeZone
+from harness.fakes.proxies.bright_data import FakeBrightData, FakeZone
+from swath.demo.county import DemoCountyServer
 from tests.acceptance.conftest import Shell
 
 PASSWORD, WRONG, LISTED = "canary:P@ss/1 w", "canary-wrong-2", "canary-listed-3"
@@ -51,7 +51,7 @@ async def command_lines() -> bytes:
 @pytest.mark.long
 @pytest.mark.req("Z7", "P1", "P4", "property 39")
 @pytest.mark.timeout(300)  # many commands one after the other; 40 s on a quiet machine
-async def test_planted_secrets_turn_up_nowhere(shell: Shell, county: DemoCounty) -> None:
+async def test_planted_secrets_turn_up_nowhere(shell: Shell, county: DemoCountyServer) -> None:
     host = county.base_url.removeprefix("http://")
     zones = {product: FakeZone(product, PASSWORD) for product in PRODUCTS}
     async with FakeBrightData("customer1", zones, {host: int(host.rpartition(":")[2])}) as provider:

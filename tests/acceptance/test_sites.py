@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from swath.domain.hours import WEEKDAYS
-from swath.testing.demo_county import DemoCounty
-from swath.testing.pacing import worst_window
+from harness.bench.pacing import worst_window
+from swath.demo.county import DemoCountyServer
+from swath.domain.site_policy import WEEKDAYS
 from tests.acceptance.conftest import Shell
 
 QUICK = {"retries": {"max_retries": 0}, "circuit_breaker": {"min_requests": 1000, "consecutive_failures": 1000}}
@@ -46,7 +46,9 @@ async def until_told(shell: Shell, words: str) -> None:
 
 
 @pytest.mark.req("H5", "J4")
-async def test_a_job_whose_every_item_is_denied_is_refused_before_it_starts(shell: Shell, county: DemoCounty) -> None:
+async def test_a_job_whose_every_item_is_denied_is_refused_before_it_starts(
+    shell: Shell, county: DemoCountyServer
+) -> None:
     county.switches = replace(county.switches, robots="User-agent: *\nDisallow: /\n")
     code, _, err = await shell.run("run", "example-http", "--items", items(shell, 5), "--job-id", "j", "--quiet")
     assert code == 2
@@ -57,7 +59,7 @@ async def test_a_job_whose_every_item_is_denied_is_refused_before_it_starts(shel
 
 
 @pytest.mark.req("H5", "J3", "J4")
-async def test_what_robots_txt_denies_is_skipped_and_accounted_for(shell: Shell, county: DemoCounty) -> None:
+async def test_what_robots_txt_denies_is_skipped_and_accounted_for(shell: Shell, county: DemoCountyServer) -> None:
     order = ("--items", items(shell, 5), "--job-id", "j", "--quiet")
     assert (await shell.run("jobs", "create", "example-http", *order))[0] == 0
     county.switches = replace(county.switches, robots="User-agent: *\nDisallow: /echo\n")
@@ -74,14 +76,14 @@ async def test_what_robots_txt_denies_is_skipped_and_accounted_for(shell: Shell,
 
 
 @pytest.mark.req("H5", "D1")
-async def test_robots_txt_is_ignored_where_the_operator_says_so(shell: Shell, county: DemoCounty) -> None:
+async def test_robots_txt_is_ignored_where_the_operator_says_so(shell: Shell, county: DemoCountyServer) -> None:
     county.switches = replace(county.switches, robots="User-agent: *\nDisallow: /\n")
     site(shell, robots="ignore")
     assert (await shell.run("run", "example-http", "--items", items(shell, 3), "--job-id", "j"))[0] == 0
 
 
 @pytest.mark.req("S2", "Z3")
-async def test_a_job_may_lower_the_rate(shell: Shell, county: DemoCounty) -> None:
+async def test_a_job_may_lower_the_rate(shell: Shell, county: DemoCountyServer) -> None:
     order = ("run", "example-http", "--items", items(shell, 30), "--job-id", "j", "--quiet")
     lowered = policy(shell, throttling={"requests_per_second": 20})
     code, _, err = await shell.run(*order, "--policy", lowered)
@@ -90,7 +92,7 @@ async def test_a_job_may_lower_the_rate(shell: Shell, county: DemoCounty) -> Non
 
 
 @pytest.mark.req("S2", "D1")
-async def test_a_job_cannot_raise_the_rate(shell: Shell, county: DemoCounty) -> None:
+async def test_a_job_cannot_raise_the_rate(shell: Shell, county: DemoCountyServer) -> None:
     site(shell, rate={"tokens": 20, "per_seconds": 1})
     order = ("run", "example-http", "--items", items(shell, 30), "--job-id", "j", "--quiet")
     raised = policy(shell, throttling={"requests_per_second": 1000})
@@ -99,7 +101,7 @@ async def test_a_job_cannot_raise_the_rate(shell: Shell, county: DemoCounty) -> 
 
 
 @pytest.mark.req("D3")
-async def test_after_a_sites_circuit_has_opened_only_probes_reach_it(shell: Shell, county: DemoCounty) -> None:
+async def test_after_a_sites_circuit_has_opened_only_probes_reach_it(shell: Shell, county: DemoCountyServer) -> None:
     county.switches = replace(county.switches, failure_rate=1.0, latency_ms=30)
     site(shell, breaker={"window": 10, "failures": 5, "reopen_seconds": 600})
     order = ("run", "example-http", "--items", items(shell, 200), "--job-id", "j", "--policy", policy(shell))
@@ -119,7 +121,9 @@ async def test_after_a_sites_circuit_has_opened_only_probes_reach_it(shell: Shel
 
 
 @pytest.mark.req("S8")
-async def test_outside_its_hours_a_site_is_not_visited_and_the_status_says_so(shell: Shell, county: DemoCounty) -> None:
+async def test_outside_its_hours_a_site_is_not_visited_and_the_status_says_so(
+    shell: Shell, county: DemoCountyServer
+) -> None:
     order = ("jobs", "create", "example-http", "--items", items(shell, 3), "--job-id", "j", "--quiet")
     assert (await shell.run(*order))[0] == 0
     visits = county.counters.requests
@@ -137,7 +141,7 @@ async def test_outside_its_hours_a_site_is_not_visited_and_the_status_says_so(sh
 
 @pytest.mark.req("Z4", "Z6")
 async def test_a_private_address_is_refused_unless_the_operator_allows_just_that(
-    shell: Shell, county: DemoCounty
+    shell: Shell, county: DemoCountyServer
 ) -> None:
     shell.write(
         "any_page.py",
@@ -181,7 +185,7 @@ def test_a_wrong_site_file_is_one_line_that_says_what_to_do(shell: Shell) -> Non
 
 
 @pytest.mark.req("O4", "D1", "D3")
-async def test_the_doctor_looks_at_sites_too(shell: Shell, county: DemoCounty) -> None:
+async def test_the_doctor_looks_at_sites_too(shell: Shell, county: DemoCountyServer) -> None:
     def told() -> dict[str, str]:
         checks = json.loads(shell.swath("doctor", "--json").stdout)["checks"]
         found: dict[str, str] = next(check for check in checks if check["check"] == "sites")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.backends.freezing import freeze_in_transaction
+from tests.support.freezing import freeze_in_transaction
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Shell

@@ -27,7 +27,7 @@ __all__ = [
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = ["README.md", "SECURITY.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
 
-# Their blocks need the AWS servers: tests/aws/test_how_to.py follows them.
+# Their blocks need the AWS servers: tests/integration/aws/test_how_to.py follows them.
 ON_AWS: Final = ["docs/how-to/run-on-aws.md"]
 # Theirs need root and make users: tests/docs/test_service_page.py follows them.
 AS_ROOT: Final = ["docs/how-to/run-as-a-service.md"]

@@ -10,11 +10,11 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from swath.entrypoints.api.app import ROUTERS, make_app
-from swath.entrypoints.api.bodies import NewJob
 from swath.entrypoints.api.controller import Controller
 from swath.entrypoints.api.errors import STATUS_OF
-from swath.entrypoints.api.gate import scope_among
-from swath.entrypoints.api.tasks import TaskState, TaskView
+from swath.entrypoints.api.models import NewJob
+from swath.entrypoints.api.routing import required_scope
+from swath.entrypoints.api.scrape_models import TaskState, TaskView
 from swath.settings import Settings
 from tests.docs.pages import ROOT, code_in, rows_of, section_of
 
@@ -58,7 +58,7 @@ def calls(dependant: Dependant) -> Iterator[object]:
 def scopes() -> dict[str, str]:
     routes = [route for module in ROUTERS for route in module.router.routes if isinstance(route, APIRoute)]
     return {
-        f"{method} {route.path}": str(scope_among(calls(route.dependant)) or "none")
+        f"{method} {route.path}": str(required_scope(calls(route.dependant)) or "none")
         for route in routes
         if route.include_in_schema
         for method in route.methods or ()

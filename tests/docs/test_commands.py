@@ -7,7 +7,7 @@ import pytest
 
 from swath.entrypoints.cli.exit_codes import ExitCode
 from swath.entrypoints.cli.main import root
-from swath.settings import Settings, read_settings
+from swath.settings import Settings, load_settings
 from tests.docs.pages import ROOT, code_in, prose_of, rows_of, section_of
 
 pytestmark = pytest.mark.req("G1")
@@ -100,4 +100,4 @@ def test_every_setting_is_told_with_its_default() -> None:
         value = getattr(default, name)
         assert listed[f"SWATH_{name.upper()}"] == (f"{value:g}" if isinstance(value, (int, float)) else str(value))
     assert listed["SWATH_FSYNC"] == str(int(default.fsync))
-    assert read_settings({"SWATH_LEASE_SECONDS": "9"}).heartbeat_seconds == 3  # "a third of the lease"
+    assert load_settings({"SWATH_LEASE_SECONDS": "9"}).heartbeat_seconds == 3  # "a third of the lease"

@@ -7,23 +7,23 @@ import msgspec
 import pytest
 
 import swath
-from swath.backends.memory.site_book import MemorySiteBook
+from swath.domain.execution_policy import ExecutionPolicy
 from swath.domain.failure import RULES, FailureKind, KindRule, ProxyEffect
 from swath.domain.item import ItemRecord
 from swath.domain.job import Counts, Job, JobStatus, SiteOutlook
-from swath.domain.manifest import JobMetadata, entry
-from swath.domain.policy import ExecutionPolicy
-from swath.domain.site import SitePolicy
+from swath.domain.manifest import JobMetadata, manifest_entry
+from swath.domain.site_policy import SitePolicy
 from swath.domain.transitions import ItemState, JobState
-from swath.pipeline.dispatch.outlook import with_outlook
-from swath.pipeline.finish.artifacts import StoredPage
-from swath.pipeline.finish.report import ProblemCode, VerifyReport
-from swath.ports.site_book import Ask
-from swath.sites.directory import SiteDirectory
-from swath.testing.clock import FakeClock
-from swath.web.classify import classify
-from swath.web.transport import Response
+from swath.fetch.http.blocks.classify import classify
+from swath.fetch.http.messages import Response
+from swath.fetch.sites.policies import SiteDirectory
+from swath.pipeline.formats.artifacts import StoredPage
+from swath.pipeline.results.verify.report import ProblemCode, VerifyReport
+from swath.pipeline.worker.site_outlook import with_site_outlook
+from swath.ports.site_state import SiteShareRequest
 from tests.docs.pages import ROOT, code_in, rows_of, section_of
+from tests.support.clock import FakeClock
+from tests.support.memory.site_state import MemorySiteState
 
 pytestmark = pytest.mark.req("G1")
 
@@ -179,15 +179,15 @@ def test_every_key_of_a_status_is_told() -> None:
 @pytest.mark.req("J7", "D3")
 async def test_the_page_says_which_sites_a_job_has() -> None:
     clock = FakeClock()
-    book, directory = MemorySiteBook(clock), SiteDirectory.load(None)
+    book, directory = MemorySiteState(clock), SiteDirectory.load(None)
     for name in ("broken.example", "fine.example"):
-        await book.ask(name, "worker", Ask(rate=1.0, concurrency=1))
+        await book.ask(name, "worker", SiteShareRequest(rate=1.0, concurrency=1))
         breaker = directory.default.breaker
         await book.record(name, breaker, [name == "fine.example"] * breaker.failures, 0)
     found: dict[tuple[str, ...], list[str]] = {}
     for sites in ((), ("named.example",)):
         job = msgspec.structs.replace(JOB, sites=sites)
-        status = await with_outlook(JobStatus(job=job, state=JobState.RUNNING), directory, book, clock)
+        status = await with_site_outlook(JobStatus(job=job, state=JobState.RUNNING), directory, book, clock)
         found[sites] = [site.name for site in status.sites]
     assert found == {(): ["broken.example"], ("named.example",): ["named.example"]}
     told = section_of(page("job-status.md"), "## sites")
@@ -198,7 +198,7 @@ async def test_the_page_says_which_sites_a_job_has() -> None:
 @pytest.mark.req("R3")
 def test_every_key_of_the_manifests_is_told() -> None:
     text = page("manifests.md")
-    assert set(fields_in(section_of(text, "## Manifest entries"))) == set(entry(JOB, RECORD))
+    assert set(fields_in(section_of(text, "## Manifest entries"))) == set(manifest_entry(JOB, RECORD))
     assert set(fields_in(section_of(text, "## job_metadata.json"))) == set(JobMetadata.__struct_fields__)
     metadata = next(cells for cells in rows_of(text) if cells[0] == "`pages`")
     assert set(code_in(metadata[1])) == set(StoredPage.__struct_fields__)

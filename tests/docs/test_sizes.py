@@ -7,8 +7,8 @@ import re
 import pytest
 
 from swath.domain.lease import MAX_LEASE_ITEMS, MAX_REREAD_ITEMS
-from swath.pipeline.accept.batches import BATCH_BYTES, BATCH_ROWS
-from swath.pipeline.execute.outbox import GROUP_ITEMS, GROUP_SECONDS
+from swath.pipeline.ingest.validate import BATCH_BYTES, BATCH_ROWS
+from swath.pipeline.worker.outcome_buffer import GROUP_ITEMS, GROUP_SECONDS
 from swath.settings.model import AWS_LEASE_SECONDS, Settings
 from tests.docs.pages import ROOT
 

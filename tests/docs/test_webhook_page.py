@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from swath.domain.secret import Secret
-from swath.integrations.webhook.sign import signature_headers
+from swath.domain.webhook import signature_headers
 from tests.docs.pages import ROOT, Mark, blocks_of
 
 pytestmark = pytest.mark.req("N1")

@@ -52,16 +52,16 @@ def test_the_real_tree_keeps_every_contract(tree: Path) -> None:
     [
         (
             "swath.domain.planted",
-            "import swath.backends.embedded\n",
+            "import swath.backends.sqlite\n",
             "Imports go down the layers",
-            "swath.domain.planted -> swath.backends.embedded",
+            "swath.domain.planted -> swath.backends.sqlite",
         ),
         ("swath.utils", "", "Imports go down the layers", "swath.utils"),
         (
-            "swath.backends.memory.planted",
-            "import swath.backends.embedded\n",
+            "tests.support.memory.planted",
+            "import swath.backends.sqlite\n",
             "Back ends do not know each other",
-            "swath.backends.memory.planted -> swath.backends.embedded",
+            "tests.support.memory.planted -> swath.backends.sqlite",
         ),
         (
             "swath.pipeline.planted",
@@ -82,10 +82,10 @@ def test_the_real_tree_keeps_every_contract(tree: Path) -> None:
             "swath.entrypoints.planted -> obstore",
         ),
         (
-            "swath.kit.planted",
+            "swath.sdk.planted",
             "from rich.console import Console\n",
             "Only the entry points know the terminal",
-            "swath.kit.planted -> rich",
+            "swath.sdk.planted -> rich",
         ),
     ],
     ids=["upwards", "unplaced", "backends", "sqlite3", "wreq", "aws", "terminal"],

@@ -1,1 +1,1 @@
-"""Where jobs, leases and files really live. Each back end implements the ports and knows nothing of the others."""
+"""Implementations of the ports: SQLite and a folder on one machine, AWS for a fleet."""

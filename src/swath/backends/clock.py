@@ -1,6 +1,6 @@
-"""SystemClock: the time of this machine, for every back end. Tests use swath.testing.clock.FakeClock in its place.
+"""The system clock that every back end uses, and the id of the current boot.
 
-`boot_id` names the present start of the machine: the boot clock counts from it.
+The boot clock counts from the start that `boot_id` names. Tests use a fake clock instead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Browsers of a process, put together as the settings say, when the first item needs one. Before: network.py.
+"""Builds the browsers of a process when the first item needs one.
 
-Only here, and only then, is the browser layer imported: work over HTTP needs neither a browser nor its driver.
+The browser layer is imported only then: work over HTTP needs neither a browser nor its driver.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from swath.domain.errors import BadInput, Failed
-from swath.observe.figures import FIGURES
+from swath.fetch.egress.guard import EgressGuard
+from swath.fetch.http.messages import Transport
+from swath.observability.counters import FIGURES
 from swath.ports.clock import Clock
 from swath.settings import Settings
-from swath.web.egress.guard import Guard
-from swath.web.transport import Transport
 
 if TYPE_CHECKING:
-    from swath.browser.desk import Desk
-    from swath.browser.opened import Provider
-    from swath.browser.seats.manager import SessionManager
+    from swath.fetch.browser.browser_access import BrowserAccess
+    from swath.fetch.browser.providers.protocol import BrowserProvider
+    from swath.fetch.browser.sessions.manager import SessionManager
 
-__all__ = ["Browsers", "require_browser"]
+__all__ = ["LazyBrowsers", "require_browser"]
 
 _SWEEP_SECONDS: Final = 60.0
 _SETTINGS: Final = ("browser", "chromium")  # how the names of those about browsers begin
@@ -40,31 +40,31 @@ def require_browser(settings: Settings) -> None:
     if settings.browser_provider == "browserbase" and settings.browserbase_api_key is None:
         raise BadInput("SWATH_BROWSER_PROVIDER is browserbase, so SWATH_BROWSERBASE_API_KEY must be set")
     if settings.browser_provider == "local":
-        from swath.browser.chromium.find import find
+        from swath.fetch.browser.chromium.find import find
 
         find(settings.chromium, settings.browser_user)
 
 
-class Browsers:
+class LazyBrowsers:
     """Makes them once, at the first call, inside the running loop."""
 
-    def __init__(self, settings: Settings, clock: Clock, guard: Guard, transport: Transport) -> None:
+    def __init__(self, settings: Settings, clock: Clock, guard: EgressGuard, transport: Transport) -> None:
         self._settings = settings
         self._clock = clock
         self._guard = guard
         self._transport = transport
-        self._desk: Desk | None = None
+        self._desk: BrowserAccess | None = None
         self._checking: asyncio.Task[None] | None = None
         self._checked = False
         self._failure: str | None = None
 
-    def __call__(self, on_free: Callable[[], None]) -> Desk:
+    def __call__(self, on_free: Callable[[], None]) -> BrowserAccess:
         """Raises BadInput when there can be none. `on_free` is called when a seat is free again."""
         desk = self._made()
         desk.manager.on_free = on_free
         return desk
 
-    def _made(self) -> Desk:
+    def _made(self) -> BrowserAccess:
         if self._desk is None:
             require_browser(self._settings)
             makers = {"local": self._local, "cdp": self._cdp, "browserbase": self._browserbase}
@@ -123,29 +123,28 @@ class Browsers:
             FIGURES.browsers = None
             await self._desk.close()
 
-    def _local(self) -> Desk:
-        from swath.browser.chromium.display import Display, find_display_program
-        from swath.browser.chromium.find import find
-        from swath.browser.chromium.launch import Launched, LaunchOptions, launch
-        from swath.browser.chromium.mark import family_of
-        from swath.browser.chromium.orphans import reap
-        from swath.browser.desk import Desk
-        from swath.browser.exits.exits import Exits
-        from swath.browser.faces.profile import engine_here
-        from swath.browser.pool.keeper import Keeper
-        from swath.browser.pool.limits import PoolOptions
-        from swath.browser.pool.pool import BrowserPool
-        from swath.browser.providers.local import LocalProvider
-        from swath.browser.providers.rooms import Rooms
+    def _local(self) -> BrowserAccess:
+        from swath.fetch.browser.browser_access import BrowserAccess
+        from swath.fetch.browser.chromium.display import Display, find_display_program
+        from swath.fetch.browser.chromium.find import find
+        from swath.fetch.browser.chromium.launch import ChromiumProcess, LaunchOptions, launch
+        from swath.fetch.browser.chromium.orphans import reap
+        from swath.fetch.browser.chromium.process_tag import family_of
+        from swath.fetch.browser.fingerprint.profile import engine_here
+        from swath.fetch.browser.pool.health import HealthMonitor
+        from swath.fetch.browser.pool.instance import PoolOptions
+        from swath.fetch.browser.pool.pool import BrowserPool
+        from swath.fetch.browser.providers.local import ContextFactory, LocalProvider
+        from swath.fetch.egress.forward_proxy.browser_proxy import BrowserProxies
 
         settings, clock = self._settings, self._clock
         chromium = find(settings.chromium, settings.browser_user)
-        exits = Exits(self._guard, ca_file=settings.proxy_ca_file)
+        exits = BrowserProxies(self._guard, ca_file=settings.proxy_ca_file)
 
         program = None if settings.browser_headless else find_display_program()
         display = None if program is None else Display(program, chromium.sandbox.leash)
 
-        async def start() -> Launched:
+        async def start() -> ChromiumProcess:
             if not exits.deny_port:
                 await exits.start()
             screen = None if display is None else await display.screen()
@@ -166,14 +165,14 @@ class Browsers:
             most_age_seconds=60 * settings.browser_minutes,
         )
         pool = BrowserPool(options, clock, start)
-        keeper = Keeper(pool, clock, lambda: reap(family_of(settings.data)))
+        keeper = HealthMonitor(pool, clock, lambda: reap(family_of(settings.data)))
         draw = random.Random()  # noqa: S311 no secret
-        rooms = Rooms(exits, lambda version: engine_here(version, headless=display is None), draw)
-        return Desk(self._manager(LocalProvider(pool, rooms), options.places), clock, pool, keeper.run, leave)
+        rooms = ContextFactory(exits, lambda version: engine_here(version, headless=display is None), draw)
+        return BrowserAccess(self._manager(LocalProvider(pool, rooms), options.places), clock, pool, keeper.run, leave)
 
-    def _cdp(self) -> Desk:
-        from swath.browser.chromium.mark import family_of
-        from swath.browser.providers.cdp import CdpProvider
+    def _cdp(self) -> BrowserAccess:
+        from swath.fetch.browser.chromium.process_tag import family_of
+        from swath.fetch.browser.providers.cdp import CdpProvider
 
         settings = self._settings
         assert settings.browser_cdp_url is not None  # noqa: S101 require_browser has looked
@@ -181,10 +180,9 @@ class Browsers:
         provider = CdpProvider(settings.browser_cdp_url, self._clock, family_of(settings.data), most_sessions=most)
         return self._elsewhere(provider, most)
 
-    def _browserbase(self) -> Desk:
-        from swath.browser.chromium.mark import family_of
-        from swath.browser.providers.browserbase import BrowserbaseOptions, BrowserbaseProvider
-        from swath.browser.providers.browserbase_api import BrowserbaseApi
+    def _browserbase(self) -> BrowserAccess:
+        from swath.fetch.browser.chromium.process_tag import family_of
+        from swath.fetch.browser.providers.browserbase import BrowserbaseApi, BrowserbaseOptions, BrowserbaseProvider
 
         settings = self._settings
         assert settings.browserbase_api_key is not None  # noqa: S101 require_browser has looked
@@ -199,20 +197,20 @@ class Browsers:
         provider = BrowserbaseProvider(api, self._clock, family_of(settings.data), options)
         return self._elsewhere(provider, most)
 
-    def _elsewhere(self, provider: Provider, most: int) -> Desk:
+    def _elsewhere(self, provider: BrowserProvider, most: int) -> BrowserAccess:
         """Their drivers are here, and those of a worker that died have to be cleared away too."""
-        from swath.browser.chromium.mark import family_of
-        from swath.browser.chromium.orphans import reap
-        from swath.browser.desk import Desk
-        from swath.browser.pool.keeper import Sweeper
+        from swath.fetch.browser.browser_access import BrowserAccess
+        from swath.fetch.browser.chromium.orphans import reap
+        from swath.fetch.browser.chromium.process_tag import family_of
+        from swath.fetch.browser.pool.health import OrphanSweeper
 
         family = family_of(self._settings.data)
-        sweeper = Sweeper(self._clock, lambda: reap(family), _SWEEP_SECONDS)
-        return Desk(self._manager(provider, most), self._clock, keep=sweeper.run, guard=self._guard)
+        sweeper = OrphanSweeper(self._clock, lambda: reap(family), _SWEEP_SECONDS)
+        return BrowserAccess(self._manager(provider, most), self._clock, keep=sweeper.run, guard=self._guard)
 
-    def _manager(self, provider: Provider, most: int) -> SessionManager:
-        from swath.browser.seats.manager import SessionManager
-        from swath.browser.seats.seats import ManagerOptions
+    def _manager(self, provider: BrowserProvider, most: int) -> SessionManager:
+        from swath.fetch.browser.sessions.manager import SessionManager
+        from swath.fetch.browser.sessions.session_slot import ManagerOptions
 
         options = ManagerOptions(
             max_sessions=self._settings.browser_sessions or most,

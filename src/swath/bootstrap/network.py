@@ -1,4 +1,4 @@
-"""The ways out of a process: to the sites, and to the receivers of webhooks, past one guard. Before: services.py."""
+"""Builds the outgoing connections of a process, to sites and to webhook receivers, behind one egress guard."""
 
 from __future__ import annotations
 
@@ -10,45 +10,43 @@ from urllib.parse import urlsplit
 import msgspec
 
 from swath import __version__
-from swath.backends.embedded.site_book import EmbeddedSiteBook
-from swath.backends.host.listening import ListeningPorts
-from swath.bootstrap.browsers import Browsers
+from swath.backends.local_presence.listening_ports import ListeningPorts
+from swath.backends.sqlite.sites.site_state import SqliteSiteState
+from swath.bootstrap.browsers import LazyBrowsers
 from swath.bootstrap.services import Services, new_worker_id
 from swath.domain.errors import Failed
-from swath.integrations.webhook.courier import Courier, CourierOptions
-from swath.integrations.webhook.payload import Payload
-from swath.kit.shipped import DEMO_SCRAPERS
-from swath.proxies.ways import Ways
-from swath.settings import Settings, SqlitePlace
-from swath.sites.circuits import SiteCircuits
-from swath.sites.pacer import Pacer
-from swath.web.address import canonical
-from swath.web.demo_proof import DemoProof
-from swath.web.direct_transport import DirectTransport
-from swath.web.egress.guard import Guard
-from swath.web.egress.resolver import SystemResolver
-from swath.web.passage import DemoSite, Network
-from swath.web.proxied_transport import ProxiedTransport, RoutedTransport
-from swath.web.robots import Robots
+from swath.fetch.egress.guard import EgressGuard
+from swath.fetch.egress.resolver import SystemResolver
+from swath.fetch.http.client.demo_proof import DemoProof
+from swath.fetch.http.client.request_gate import DemoSite, Network
+from swath.fetch.http.client.robots import RobotsCache
+from swath.fetch.http.client.transport import DirectTransport, ProxiedTransport, RoutedTransport
+from swath.fetch.proxies.selector import ProxySelector
+from swath.fetch.sites.circuit_breaker import SiteCircuitBreaker
+from swath.fetch.sites.rate_limiter import RateLimiter
+from swath.fetch.url import canonical
+from swath.integrations.webhooks.courier import Courier, CourierOptions, WebhookPayload
+from swath.sdk.registry import DEMO_SCRAPERS
+from swath.settings import Settings, SqliteLocation
 
-__all__ = ["Outside", "listening_ports", "make_guard", "make_network", "open_outside"]
+__all__ = ["OutboundAccess", "listening_ports", "make_guard", "make_network", "open_outbound"]
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-class Outside(msgspec.Struct, frozen=True, kw_only=True):
+class OutboundAccess(msgspec.Struct, frozen=True, kw_only=True):
     """The ways out of one process: to the sites, over HTTP and in browsers, and to those who want to hear of the ends
     of jobs."""
 
     worker_id: str
-    callback_guard: Guard
+    callback_guard: EgressGuard
     network: Network
     courier: Courier
-    browsers: Browsers
+    browsers: LazyBrowsers
 
 
 @asynccontextmanager
-async def open_outside(services: Services) -> AsyncIterator[Outside]:
+async def open_outbound(services: Services) -> AsyncIterator[OutboundAccess]:
     """All of them, under a worker id of their own."""
     settings, worker_id, demo = services.settings, new_worker_id(), _demo_site(services.settings)
     guard = make_guard(services, demo=demo)
@@ -60,13 +58,13 @@ async def open_outside(services: Services) -> AsyncIterator[Outside]:
         agent=f"swath/{__version__}",
     )
     async with make_network(services, worker_id, guard, demo) as network:
-        payload = Payload(services.store, services.storage, settings.public_url)
+        payload = WebhookPayload(services.store, services.storage, settings.public_url)
         callback_guard = make_guard(services)
         to_callbacks = DirectTransport(callback_guard)
         courier = Courier(services.store, payload, to_callbacks, services.clock, options)
-        browsers = Browsers(settings, services.clock, guard, network.transport)
+        browsers = LazyBrowsers(settings, services.clock, guard, network.transport)
         try:
-            yield Outside(
+            yield OutboundAccess(
                 worker_id=worker_id, callback_guard=callback_guard, network=network, courier=courier, browsers=browsers
             )
         finally:
@@ -75,27 +73,27 @@ async def open_outside(services: Services) -> AsyncIterator[Outside]:
             await to_callbacks.close()
 
 
-def make_guard(services: Services, *, demo: DemoSite | None = None) -> Guard:
+def make_guard(services: Services, *, demo: DemoSite | None = None) -> EgressGuard:
     """Says where this process may connect to. The demo site is for attempts alone, which ask `demo` besides."""
     settings, clock = services.settings, services.clock
     allowed = [*settings.allow_private, *([] if demo is None else [demo.place])]
-    return Guard(SystemResolver(clock), clock, allow_private=allowed, own_ports=listening_ports(settings))
+    return EgressGuard(SystemResolver(clock), clock, allow_private=allowed, own_ports=listening_ports(settings))
 
 
 def listening_ports(settings: Settings) -> ListeningPorts:
     """Where controllers of this machine that share the store listen."""
     place = settings.places.store
-    folder = place.folder if isinstance(place, SqlitePlace) else settings.data
+    folder = place.folder if isinstance(place, SqliteLocation) else settings.data
     return ListeningPorts(folder / "controllers")
 
 
 @asynccontextmanager
 async def make_network(
-    services: Services, worker_id: str, guard: Guard | None = None, demo: DemoSite | None = None
+    services: Services, worker_id: str, guard: EgressGuard | None = None, demo: DemoSite | None = None
 ) -> AsyncIterator[Network]:
     """The way from this process to the sites, with everything that stands in between."""
     settings, clock = services.settings, services.clock
-    if isinstance(services.sites, EmbeddedSiteBook):
+    if isinstance(services.sites, SqliteSiteState):
         services.sites.check()
     if guard is None:
         demo = _demo_site(settings)
@@ -106,15 +104,18 @@ async def make_network(
         if policy.impersonate is not None:
             direct.check_impersonation(policy.impersonate)
     transport = RoutedTransport(direct, proxied)
-    pacer, circuits = Pacer(services.sites, clock, worker_id), SiteCircuits(services.sites, clock, worker_id)
+    pacer, circuits = (
+        RateLimiter(services.sites, clock, worker_id),
+        SiteCircuitBreaker(services.sites, clock, worker_id),
+    )
     try:
         yield Network(
             transport=transport,
             directory=services.directory,
             pacer=pacer,
             circuits=circuits,
-            robots=Robots(services.sites, clock, settings.robots_agent),
-            ways=Ways(settings.proxies, clock, proxied.knock, services.sites),
+            robots=RobotsCache(services.sites, clock, settings.robots_agent),
+            ways=ProxySelector(settings.proxies, clock, proxied.knock, services.sites),
             clock=clock,
             demo=demo,
         )

@@ -1,12 +1,12 @@
-"""The registry as the settings name it; apart from services.py, because finding scrapers takes all of the kit."""
+"""Builds the scraper registry; apart from the other services, because finding scrapers imports the whole SDK."""
 
 from __future__ import annotations
 
 from swath.domain.job import Job
-from swath.kit.registry import Registry
+from swath.sdk.registry import Registry
 from swath.settings import Settings
 
-__all__ = ["make_registry", "scraper_trouble"]
+__all__ = ["make_registry", "scraper_problem"]
 
 
 def make_registry(settings: Settings) -> Registry:
@@ -14,7 +14,7 @@ def make_registry(settings: Settings) -> Registry:
     return Registry(settings.scrapers, default=settings.default_scraper, javascript=settings.allow_javascript)
 
 
-def scraper_trouble(settings: Settings, job: Job) -> str | None:
+def scraper_problem(settings: Settings, job: Job) -> str | None:
     """What is wrong when the scraper of a job is not on this machine any more; None when it is there."""
     if make_registry(settings).has(job.scraper_id, job.scraper_source):
         return None

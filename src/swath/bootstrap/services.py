@@ -1,4 +1,4 @@
-"""Services: store, queue, results and site policies as the settings name them. After: network.py and workers.py."""
+"""Opens the store, queue, results and site policies that the settings name."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ import msgspec
 from msgspec.structs import asdict
 
 from swath.backends.clock import SystemClock
-from swath.backends.embedded.examine import store_file
-from swath.backends.embedded.identity import OpenFiles
-from swath.backends.embedded.results import FolderResults
-from swath.backends.embedded.site_book import EmbeddedSiteBook
-from swath.backends.embedded.store import EmbeddedStore
-from swath.backends.host.private_files import make_folder
-from swath.backends.polling import PollingQueue
+from swath.backends.polling_queue import PollingQueue
+from swath.backends.private_files import make_folder
+from swath.backends.sqlite.file_changes import OpenFiles
+from swath.backends.sqlite.read_only import store_file
+from swath.backends.sqlite.results.results import FolderResults
+from swath.backends.sqlite.sites.site_state import SqliteSiteState
+from swath.backends.sqlite.store.store import SqliteStore
 from swath.domain.errors import StoreUnavailable, UserError
 from swath.domain.job import Job, JobStatus, WaitingFor
 from swath.domain.transitions import JobState
-from swath.pipeline.dispatch.outlook import with_outlook
+from swath.fetch.sites.policies import SiteDirectory
+from swath.pipeline.worker.site_outlook import with_site_outlook
 from swath.ports.clock import Clock
-from swath.ports.leader import Leader
 from swath.ports.result_storage import ResultStorage
-from swath.ports.site_book import SiteBook
+from swath.ports.site_state import SiteState
 from swath.ports.store import Store
-from swath.ports.work_queue import WorkQueue
-from swath.settings import DynamoPlace, S3Place, Settings, SqlitePlace
-from swath.sites.directory import SiteDirectory
+from swath.ports.work_queue import Leader, WorkQueue
+from swath.settings import DynamoLocation, S3Location, Settings, SqliteLocation
 
 __all__ = [
     "Services",
@@ -52,8 +51,8 @@ __all__ = [
 
 _log = logging.getLogger("swath")
 
-PATIENCE_SECONDS: Final = 15.0  # with AWS, before a call counts as not answered
-LOOK_SECONDS: Final = 3.0
+AWS_TIMEOUT_SECONDS: Final = 15.0  # with AWS, before a call counts as not answered
+READ_ONLY_TIMEOUT_SECONDS: Final = 3.0
 _MAY_RUN: Final = (JobState.PENDING, JobState.RUNNING)
 _AWS_LIBRARIES: Final = ("aiobotocore", "obstore")
 
@@ -67,7 +66,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     queue: WorkQueue
     storage: ResultStorage
-    sites: SiteBook
+    sites: SiteState
     directory: SiteDirectory
     leader: Callable[[str], Leader] | None = None
 
@@ -75,7 +74,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
         """Where a job stands, with what its sites and its results folder mean for it, if that can be told."""
         status = await self.with_trouble(await self.store.status(job_id))
         try:
-            return await with_outlook(status, self.directory, self.sites, self.clock)
+            return await with_site_outlook(status, self.directory, self.sites, self.clock)
         except (StoreUnavailable, UserError):
             return status
 
@@ -98,16 +97,16 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
         rests = counts.pending > 0 and not counts.queued + counts.in_progress
         if not rests or status.waiting_for is not None or status.state not in _MAY_RUN or self.settings.places.uses_aws:
             return status
-        trouble = await asyncio.to_thread(_scraper_trouble, self.settings, job)
+        trouble = await asyncio.to_thread(_scraper_problem, self.settings, job)
         if trouble is None:
             return status
         return msgspec.structs.replace(status, waiting_for=WaitingFor.SCRAPER, waiting_reason=trouble)
 
 
-def _scraper_trouble(settings: Settings, job: Job) -> str | None:
-    from swath.bootstrap.scrapers import scraper_trouble
+def _scraper_problem(settings: Settings, job: Job) -> str | None:
+    from swath.bootstrap.scrapers import scraper_problem
 
-    return scraper_trouble(settings, job)
+    return scraper_problem(settings, job)
 
 
 @asynccontextmanager
@@ -118,13 +117,13 @@ async def open_services(
 
     Who only looks is told soon when AWS does not answer. A SQLite store that `must_exist` is not created.
     """
-    patience_seconds = LOOK_SECONDS if only_looks else PATIENCE_SECONDS
+    patience_seconds = READ_ONLY_TIMEOUT_SECONDS if only_looks else AWS_TIMEOUT_SECONDS
     clock, places = SystemClock(), settings.places
     directory = make_directory(settings)
     if places.uses_aws:
         require_aws()
     async with AsyncExitStack() as stack:
-        if isinstance(places.store, DynamoPlace):
+        if isinstance(places.store, DynamoLocation):
             back_end = await _open_aws(stack, settings, places.store, clock, patience_seconds=patience_seconds)
         else:
             back_end = _open_embedded(stack, settings, places.store, clock, must_exist=must_exist)
@@ -137,18 +136,18 @@ class _BackEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     store: Store
     queue: WorkQueue
-    sites: SiteBook
+    sites: SiteState
     leader: Callable[[str], Leader] | None = None
 
 
 def _open_embedded(
-    stack: AsyncExitStack, settings: Settings, place: SqlitePlace, clock: Clock, *, must_exist: bool
+    stack: AsyncExitStack, settings: Settings, place: SqliteLocation, clock: Clock, *, must_exist: bool
 ) -> _BackEnd:
     with suppress(OSError):  # said by who cannot do without
         make_folder(place.folder, settings.data_mode)
-    store = EmbeddedStore.open(place.folder, clock, settings.lease_seconds, must_exist=must_exist)
+    store = SqliteStore.open(place.folder, clock, settings.lease_seconds, must_exist=must_exist)
     stack.push_async_callback(store.close)
-    sites = EmbeddedSiteBook(place.folder, clock)
+    sites = SqliteSiteState(place.folder, clock)
     stack.push_async_callback(sites.close)
     return _BackEnd(store=store, queue=PollingQueue(clock), sites=sites)
 
@@ -156,30 +155,30 @@ def _open_embedded(
 async def _open_aws(
     stack: AsyncExitStack,
     settings: Settings,
-    place: DynamoPlace,
+    place: DynamoLocation,
     clock: Clock,
     *,
-    patience_seconds: float = PATIENCE_SECONDS,
+    patience_seconds: float = AWS_TIMEOUT_SECONDS,
 ) -> _BackEnd:
-    from swath.backends.aws.fleet import Names, open_fleet
+    from swath.backends.aws.backend import AwsNames, open_aws_backend
 
     queue = settings.places.queue
-    names = Names(
+    names = AwsNames(
         table=place.table,
         table_region=place.region,
         queue=place.table if queue is None else queue.name,
         queue_region=None if queue is None else queue.region,
     )
     fleet = await stack.enter_async_context(
-        open_fleet(names, settings.data, clock, settings.lease_seconds, patience_seconds)
+        open_aws_backend(names, settings.data, clock, settings.lease_seconds, patience_seconds)
     )
     return _BackEnd(store=fleet.store, queue=fleet.queue, sites=fleet.sites, leader=fleet.leader)
 
 
 def _open_results(stack: AsyncExitStack, settings: Settings, clock: Clock) -> ResultStorage:
     place = settings.places.results
-    if isinstance(place, S3Place):
-        from swath.backends.aws.results.results import S3Results
+    if isinstance(place, S3Location):
+        from swath.backends.aws.s3.results import S3Results
 
         remote = S3Results.open(str(place), clock)
         stack.callback(lambda: _log.info("asked of S3: %s", dict(remote.meter.requests)))
@@ -191,15 +190,15 @@ def _open_results(stack: AsyncExitStack, settings: Settings, clock: Clock) -> Re
 
 
 @asynccontextmanager
-async def open_sites(settings: Settings) -> AsyncIterator[SiteBook]:
+async def open_sites(settings: Settings) -> AsyncIterator[SiteState]:
     """The site book alone, for who only looks and does not wait: it can be read when the store cannot be opened."""
     place, clock = settings.places.store, SystemClock()
     async with AsyncExitStack() as stack:
-        if isinstance(place, DynamoPlace):
+        if isinstance(place, DynamoLocation):
             require_aws()
-            yield (await _open_aws(stack, settings, place, clock, patience_seconds=LOOK_SECONDS)).sites
+            yield (await _open_aws(stack, settings, place, clock, patience_seconds=READ_ONLY_TIMEOUT_SECONDS)).sites
         else:
-            book = EmbeddedSiteBook(place.folder, clock)
+            book = SqliteSiteState(place.folder, clock)
             stack.push_async_callback(book.close)
             yield book
 
@@ -229,7 +228,7 @@ async def check_services(services: Services) -> None:
 
 async def check_results(services: Services) -> None:
     """Raises UserError when the place for results cannot be used: before work begins, not in its midst."""
-    if isinstance(services.settings.places.results, S3Place):
+    if isinstance(services.settings.places.results, S3Location):
         with suppress(KeyError, StoreUnavailable):  # a worker waits for what does not answer
             await services.storage.get("swath", "job_metadata.json")
 
@@ -238,7 +237,7 @@ def store_watch(settings: Settings) -> Callable[[], None]:
     """A check for a process that starts others, and does not have the store open itself: it raises StoreReplaced once
     the store's file is not the one that is there now. On AWS there is no such file."""
     place = settings.places.store
-    if not isinstance(place, SqlitePlace):
+    if not isinstance(place, SqliteLocation):
         return lambda: None
     files = OpenFiles(store_file(place.folder), with_log=False)
     files.opened(lambda: None)

@@ -1,4 +1,4 @@
-"""Workers and what they do for all, put together. Before: services.py and network.py."""
+"""Builds workers and the services that run beside them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
-from swath.bootstrap.network import Outside, open_outside
+from swath.bootstrap.network import OutboundAccess, open_outbound
 from swath.bootstrap.services import Services, check_results
-from swath.kit.registry import Registry
-from swath.pipeline.dispatch.sweeper import Sweeper
-from swath.pipeline.execute.keeper import Keeper
-from swath.pipeline.execute.parts import Parts, WorkerOptions
-from swath.pipeline.execute.worker import Worker
 from swath.pipeline.finish.deletion import Remover
-from swath.pipeline.finish.ending import Finisher
-from swath.pipeline.results.versions import VersionEnd
-from swath.settings import DynamoPlace, Settings
+from swath.pipeline.finish.finisher import Finisher
+from swath.pipeline.results.versions.lifecycle import VersionEnd
+from swath.pipeline.worker.maintenance import MaintenanceRunner
+from swath.pipeline.worker.parts import WorkerOptions, WorkerParts
+from swath.pipeline.worker.sweeper import Sweeper
+from swath.pipeline.worker.worker import Worker
+from swath.sdk.registry import Registry
+from swath.settings import DynamoLocation, Settings
 
-__all__ = ["make_finisher", "make_keeper", "make_remover", "make_worker"]
+__all__ = ["make_finisher", "make_maintenance", "make_remover", "make_worker"]
 
 _log = logging.getLogger("swath")
 
@@ -31,7 +31,7 @@ async def make_worker(
     registry: Registry,
     job_id: str | None = None,
     *,
-    outside: Outside | None = None,
+    outside: OutboundAccess | None = None,
     on_standstill: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Worker]:
     """A worker of this process; for one job only if `job_id` is given. It has ways out of its own unless some are
@@ -41,20 +41,20 @@ async def make_worker(
     await check_results(services)
     async with AsyncExitStack() as stack:
         if outside is None:
-            outside = await stack.enter_async_context(open_outside(services))
+            outside = await stack.enter_async_context(open_outbound(services))
         options = _worker_options(services.settings, outside.worker_id, job_id)
         yield Worker(_parts(services, registry, outside, job_id), options, on_standstill)
 
 
-def make_keeper(services: Services, registry: Registry, outside: Outside) -> Keeper:
+def make_maintenance(services: Services, registry: Registry, outside: OutboundAccess) -> MaintenanceRunner:
     """Keeps house where no worker does."""
     options = _worker_options(services.settings, outside.worker_id, None)
-    return Keeper(_parts(services, registry, outside, None), options)
+    return MaintenanceRunner(_parts(services, registry, outside, None), options)
 
 
-def _parts(services: Services, registry: Registry, outside: Outside, job_id: str | None) -> Parts:
+def _parts(services: Services, registry: Registry, outside: OutboundAccess, job_id: str | None) -> WorkerParts:
     worker_id, leader = outside.worker_id, services.leader
-    return Parts(
+    return WorkerParts(
         book=services.store,
         queue=services.queue,
         storage=services.storage,
@@ -82,7 +82,7 @@ def _worker_options(settings: Settings, worker_id: str, job_id: str | None) -> W
         report_seconds=min(1.0, settings.lease_seconds / 3),
         standstill_seconds=settings.standstill_seconds,
     )
-    if not isinstance(settings.places.store, DynamoPlace):
+    if not isinstance(settings.places.store, DynamoLocation):
         return options
     return msgspec.structs.replace(
         options,

@@ -1,1 +1,1 @@
-"""Words and pure decisions: what a job, an item, a lease and a failure are. Nothing here does I/O."""
+"""The words of Swath and its rules: pure values and decisions, without I/O."""

@@ -1,7 +1,8 @@
-"""ClockWatch: what a store remembers of both clocks, so that nothing irreversible rests on one look at the wall clock.
+"""Compares the wall clock with the boot clock, so that no deletion rests on a wall clock that has jumped. Pure.
 
-The boot clock cannot be set, but begins anew with each start of the machine. The wall clock goes on, but may jump. A
-store compares them again and again: as long as both advance alike, the wall clock is believed. Pure.
+The boot clock cannot be set but starts anew with the machine; the wall clock goes on but may jump. While both
+advance
+alike the wall clock is believed.
 """
 
 from __future__ import annotations
@@ -11,17 +12,25 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["CONFIRM_SECONDS", "JUMPED", "TOLERANCE_SECONDS", "ClockReading", "ClockSpan", "ClockWatch", "observe"]
+__all__ = [
+    "CLOCK_JUMP_MESSAGE",
+    "CONFIRM_SECONDS",
+    "TOLERANCE_SECONDS",
+    "ClockReading",
+    "ClockSpan",
+    "ClockWatch",
+    "observe",
+]
 
 CONFIRM_SECONDS: Final = 3_600.0  # for which both clocks must have advanced alike before a deletion
 TOLERANCE_SECONDS: Final = 300.0  # by which they may differ over that time: what a time server corrects is less
 _DRIFT: Final = 0.001  # and of what passed between two looks; a bad quartz has a tenth of it
-_BEFORE_FIRST_LOOK_SECONDS: Final = 600.0  # of a start of the machine that are believed without having been watched
+_UNWATCHED_SECONDS: Final = 600.0  # of a start of the machine that are believed without having been watched
 _SAVE_SECONDS: Final = 60.0
-JUMPED: Final = (  # for the log of a store
+CLOCK_JUMP_MESSAGE: Final = (  # for the log of a store
     "the wall clock jumped by %+.0f s; no job is deleted by its retention until it has run evenly for an hour"
 )
-_MOST_SPANS: Final = 400
+_MAX_SPANS: Final = 400
 
 
 class ClockReading(msgspec.Struct, frozen=True):
@@ -88,19 +97,19 @@ class ClockWatch(msgspec.Struct, frozen=True, kw_only=True):
 def observe(former: ClockWatch | None, reading: ClockReading) -> ClockWatch:
     """What is remembered after one more look at the clocks."""
     if former is None:
-        return _begun(reading, uptime=0.0, jumps=0)
-    after = _observed(former, reading)
+        return _first_observation(reading, uptime=0.0, jumps=0)
+    after = _observe_again(former, reading)
     confirmed = after.confirmed_wall > -math.inf
     return msgspec.structs.replace(after, believed=after.wall if confirmed else former.believed)
 
 
-def _observed(former: ClockWatch, reading: ClockReading) -> ClockWatch:
+def _observe_again(former: ClockWatch, reading: ClockReading) -> ClockWatch:
     if reading.boot_id == former.boot_id and reading.boot >= former.boot - TOLERANCE_SECONDS:
-        return former if reading.boot < former.boot else _later(former, reading)
-    return _after_a_start(former, reading)
+        return former if reading.boot < former.boot else _observe_same_boot(former, reading)
+    return _observe_new_boot(former, reading)
 
 
-def _begun(reading: ClockReading, *, uptime: float, jumps: int) -> ClockWatch:
+def _first_observation(reading: ClockReading, *, uptime: float, jumps: int) -> ClockWatch:
     return ClockWatch(
         boot_id=reading.boot_id,
         boot=reading.boot,
@@ -113,13 +122,13 @@ def _begun(reading: ClockReading, *, uptime: float, jumps: int) -> ClockWatch:
     )
 
 
-def _later(former: ClockWatch, reading: ClockReading) -> ClockWatch:
+def _observe_same_boot(former: ClockWatch, reading: ClockReading) -> ClockWatch:
     """A later look in the same start of the machine."""
     uptime = former.uptime + (reading.boot - former.boot)  # in this order no rounding takes it back
     passed = reading.boot - former.anchor_boot
     apart = abs(reading.wall - former.anchor_wall - passed)
     if apart > TOLERANCE_SECONDS + _DRIFT * passed:
-        return _begun(reading, uptime=uptime, jumps=former.jumps + 1)
+        return _first_observation(reading, uptime=uptime, jumps=former.jumps + 1)
     roll = passed > CONFIRM_SECONDS
     *earlier, span = former.spans
     span = ClockSpan(span.wall, span.seconds + (reading.boot - former.boot))
@@ -129,13 +138,13 @@ def _later(former: ClockWatch, reading: ClockReading) -> ClockWatch:
         wall=reading.wall,
         anchor_boot=former.boot if roll else former.anchor_boot,
         anchor_wall=former.wall if roll else former.anchor_wall,
-        spans=_needed((*earlier, span)),
+        spans=_spans_of_last_hour((*earlier, span)),
         uptime=uptime,
         jumps=former.jumps,
     )
 
 
-def _after_a_start(former: ClockWatch, reading: ClockReading) -> ClockWatch:
+def _observe_new_boot(former: ClockWatch, reading: ClockReading) -> ClockWatch:
     """The first look after the machine has started anew, or of another machine.
 
     How long it was off nobody knows. What has passed since its start counts, up to a bound, if the wall clock has
@@ -143,18 +152,18 @@ def _after_a_start(former: ClockWatch, reading: ClockReading) -> ClockWatch:
     """
     passed = min(max(0.0, reading.boot), max(0.0, reading.wall - former.wall))
     if reading.wall < former.wall - TOLERANCE_SECONDS:
-        return _begun(reading, uptime=former.uptime, jumps=former.jumps + 1)
-    believed = min(passed, _BEFORE_FIRST_LOOK_SECONDS)
-    begun = _begun(reading, uptime=former.uptime + passed, jumps=former.jumps)
+        return _first_observation(reading, uptime=former.uptime, jumps=former.jumps + 1)
+    believed = min(passed, _UNWATCHED_SECONDS)
+    begun = _first_observation(reading, uptime=former.uptime + passed, jumps=former.jumps)
     span = ClockSpan(reading.wall - believed, believed)
-    return msgspec.structs.replace(begun, spans=_needed((*former.spans, span)))
+    return msgspec.structs.replace(begun, spans=_spans_of_last_hour((*former.spans, span)))
 
 
-def _needed(spans: tuple[ClockSpan, ...]) -> tuple[ClockSpan, ...]:
+def _spans_of_last_hour(spans: tuple[ClockSpan, ...]) -> tuple[ClockSpan, ...]:
     """Without those before the last hour; so many short ones that they are too many are put together."""
     while sum(span.seconds for span in spans[1:]) >= CONFIRM_SECONDS:
         spans = spans[1:]
-    if len(spans) > _MOST_SPANS:
+    if len(spans) > _MAX_SPANS:
         first, second, *others = spans
         spans = (ClockSpan(first.wall, first.seconds + second.seconds), *others)
     return spans

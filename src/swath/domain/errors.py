@@ -40,7 +40,7 @@ __all__ = [
     "NewerStore",
     "NotFound",
     "Outdated",
-    "SiteHeld",
+    "SiteUnavailable",
     "StoreDamaged",
     "StoreReplaced",
     "StoreUnavailable",
@@ -165,7 +165,7 @@ class LeaseLost(SwathError):
     """The lease ran out or was taken away; whatever was done under it does not count."""
 
 
-class SiteHeld(SwathError):
+class SiteUnavailable(SwathError):
     """The site is left alone for a while, so the item goes back to wait; that is no try of it.
 
     `circuit_open`: because the site fails, which is for somebody who waits at the other end to know at once.

@@ -1,6 +1,6 @@
-"""Failure kinds: the one table that says what each means for retries, circuits and proxies.
+"""Failure kinds, and the one table that says what each means for retries, circuits and proxies.
 
-A Failure is made where a page is fetched, checked or extracted; the retry decision and, later, the circuits read it.
+A Failure is data: it is made where a page is fetched, checked or extracted, and stored with the attempt.
 """
 
 from __future__ import annotations

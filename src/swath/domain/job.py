@@ -1,33 +1,91 @@
-"""Job: one order, its counters, and how its final state follows from its items."""
+"""A job as it was ordered, its counters and status, the progress of its ending, and when it is deleted.
+
+A large job takes minutes to end. An ending that killed its worker is tried again after a growing delay.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from swath.domain.attempt import Ended
-from swath.domain.ending import Ending
-from swath.domain.layout import Layout
-from swath.domain.policy import ExecutionPolicy
+from swath.domain.execution_policy import ExecutionPolicy
+from swath.domain.item import EndedItem
+from swath.domain.storage_keys import Layout
 from swath.domain.transitions import JobState
 
 __all__ = [
+    "ALERT_DEATHS",
     "JOB_ID_LIMIT",
     "Counts",
+    "EndingProgress",
+    "EndingStep",
     "Job",
+    "JobEnding",
     "JobStatus",
     "SiteOutlook",
-    "Stopping",
+    "StopReason",
     "WaitingFor",
+    "delete_at",
+    "ending_retry_seconds",
     "final_state",
-    "versions_met",
+    "job_ending",
+    "merge_scraper_versions",
 ]
 
+ALERT_DEATHS: Final = 3  # from so many on a person has to know
+_ENDING_RETRY_SECONDS: Final = (0.0, 0.0, 1.0, 10.0, 60.0, 600.0)  # by deaths; the last for all that follow
+
+
+class EndingStep(StrEnum):
+    """What an ending is doing."""
+
+    STARTING = "starting"
+    CANCELLING = "cancelling_items"  # those that a stopped job leaves
+    LISTING = "writing_manifests"
+    REMOVING = "removing_replaced_files"  # of former generations
+    PUT_OFF = "put_off"  # nothing: it has killed its worker, and is tried again later
+
+
+class EndingProgress(msgspec.Struct, frozen=True, array_like=True):
+    """A step, and how many items, or files, it has come through."""
+
+    step: EndingStep
+    done: int = 0
+    total: int = 0
+
+
+class JobEnding(msgspec.Struct, frozen=True, kw_only=True):
+    """The same as a status shows it. `deaths`: workers that have died while they ended this job.
+
+    `retry_seconds` is set while it is put off: how long until some worker may try again.
+    """
+
+    step: EndingStep
+    done: int = 0
+    total: int = 0
+    deaths: int = 0
+    retry_seconds: float | None = None
+
+
+def ending_retry_seconds(deaths: int) -> float:
+    """How long an ending is left alone after it has killed so many workers. The first may have been chance."""
+    return _ENDING_RETRY_SECONDS[min(deaths, len(_ENDING_RETRY_SECONDS) - 1)]
+
+
+def job_ending(progress: EndingProgress | None, deaths: int, retry_seconds: float) -> JobEnding | None:
+    """What a status shows: of an ending under way its `progress`, else whether one is put off."""
+    if progress is not None:
+        return JobEnding(step=progress.step, done=progress.done, total=progress.total, deaths=deaths)
+    if not deaths:
+        return None
+    return JobEnding(step=EndingStep.PUT_OFF, deaths=deaths, retry_seconds=round(max(0.0, retry_seconds), 1))
+
+
 JOB_ID_LIMIT = 200
-_NOT_ASKED = frozenset({"created_at", "sites", "request_id", "scraper_version"})
+_NOT_COMPARED = frozenset({"created_at", "sites", "request_id", "scraper_version"})
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,11 +116,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def differences(self, other: Job) -> tuple[str, ...]:
         """The fields in which they ask for different work; when and by which request, and what the scraper says of
         itself, does not matter."""
-        asked = (name for name in self.__struct_fields__ if name not in _NOT_ASKED)
+        asked = (name for name in self.__struct_fields__ if name not in _NOT_COMPARED)
         return tuple(name for name in asked if getattr(self, name) != getattr(other, name))
 
 
-class Stopping(StrEnum):
+class StopReason(StrEnum):
     """Why a job ends before its items are all done; also the reason that its cancelled items carry."""
 
     CANCELLED = "cancelled"
@@ -132,11 +190,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     loaded_rows: int = 0
     loaded_batches: int = 0
-    stopping: Stopping | None = None
+    stopping: StopReason | None = None
     circuit_opened: str | None = None  # why, if it is open
     waiting_for: WaitingFor | None = None
     held_by: str | None = None  # the process that keeps all others from writing to the store
-    ending: Ending | None = None  # how far its last steps are, while they are under way or put off
+    ending: JobEnding | None = None  # how far its last steps are, while they are under way or put off
     waiting_reason: str | None = None  # what is wrong, where that is of this job alone; see Services.status
     deleting: bool = False
     cost: float = 0.0  # of the items that have ended, in the operator's money, over all generations
@@ -204,21 +262,37 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def versions_met(known: Iterable[str], ended: Iterable[Ended]) -> tuple[str, ...]:
+def merge_scraper_versions(known: Iterable[str], ended: Iterable[EndedItem]) -> tuple[str, ...]:
     """The versions of the scraper under which items of a job have ended, with those of further ends, in that order."""
     return tuple(dict.fromkeys([*known, *(end.scraper_version for end in ended if end.scraper_version)]))
 
 
-def final_state(counts: Counts, stopping: Stopping | None) -> JobState:
+def final_state(counts: Counts, stopping: StopReason | None) -> JobState:
     """How a job ends, from its items and from what made it stop before they were all done, if anything did."""
     if counts.remaining:
         raise ValueError(f"{counts.remaining} items have not ended")
-    if stopping is Stopping.CIRCUIT_OPEN:
+    if stopping is StopReason.CIRCUIT_OPEN:
         return JobState.FAILED
-    if stopping is Stopping.CANCELLED and (counts.cancelled or not counts.total):  # or before its first item was loaded
+    if stopping is StopReason.CANCELLED and (
+        counts.cancelled or not counts.total
+    ):  # or before its first item was loaded
         return JobState.CANCELLED
     if counts.success == 0:
         return JobState.FAILED
     if counts.success + counts.skipped == counts.total:
         return JobState.COMPLETED
     return JobState.PARTIALLY_COMPLETED
+
+
+_DAY_SECONDS: Final = 86_400
+
+
+def delete_at(job: Job, started_at: float | None, ended_at: float | None) -> float | None:
+    """In Unix seconds; None when it has not ended, or stays.
+
+    A job that seems to have ended before it began ended while the wall clock was behind: the later time counts.
+    """
+    days = job.policy.retention_days
+    if days is None or ended_at is None:
+        return None
+    return max(ended_at, started_at or 0.0, job.created_at) + days * _DAY_SECONDS

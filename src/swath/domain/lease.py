@@ -1,38 +1,46 @@
-"""Lease: a slice of a job's items handed to one worker. Slots: the worker's share of the job's concurrency.
+"""Leases of a job's items, slots (a worker's share of the job's concurrency), and items whose worker was lost. Pure.
 
-How shares are kept exact without a word per item: the store knows for every worker on a job a ceiling (`slots`) that
-the worker never exceeds, over all its leases of that job. A worker reports its ceiling with each commit; the store
-raises it as far as the others leave room, or answers with a lower `target`, to which the worker shrinks as its items
-end. So all ceilings together never exceed the limit, and a worker goes on with its next lease without asking for slots.
+A worker never exceeds its ceiling (`slots`). The store raises it as far as the other workers leave room, or answers
+with a lower `target`, to which the worker shrinks, so all ceilings together never exceed the job's limit. Only a
+proven
+death counts as a crash: the item of a silent worker runs alone again after a growing delay, and fails at a limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from swath.domain.attempt import Attempt, Tries
-from swath.domain.job import Job, Stopping
+from swath.domain.failure import Failure, FailureKind
+from swath.domain.item import Attempt, EndedItem, TryCounts
+from swath.domain.job import Job, StopReason
+from swath.domain.transitions import ItemState
 
 __all__ = [
     "MAX_LEASE_ITEMS",
     "MAX_REREAD_ITEMS",
+    "MAX_SILENCES",
+    "MAX_SILENCE_DELAY_SECONDS",
     "POISON_CRASHES",
-    "Directive",
-    "Grant",
+    "WORKER_SILENT",
     "Lease",
+    "LeaseDirective",
     "LeasedItem",
-    "Report",
     "RescuedLease",
+    "SlotGrant",
+    "SlotReport",
+    "admits_another_worker",
+    "delay_after_silence",
+    "end_after_worker_loss",
     "fair_share",
     "first_demand",
     "grant_slots",
-    "has_room",
-    "largest_lease",
+    "is_worker_loss_end",
     "lease_size",
+    "max_lease_items",
     "target_slots",
 ]
 
@@ -40,9 +48,9 @@ MAX_LEASE_ITEMS = 100
 MAX_REREAD_ITEMS = 500  # of a job that reads stored pages: each is done in less than a thousandth of a second
 MIN_LEASE_ITEMS = 8
 LEASE_ROUNDS = 13  # times that a worker may fill all its slots from one lease
-CROWD = 50  # workers on a job, from which on what each of them says to the store is felt by the others
+CROWD_WORKERS = 50  # workers on a job, from which on what each of them says to the store is felt by the others
 CROWD_ROUNDS = 39
-WORKERS_A_ROUND = 20  # of a crowd: for each so many of them the smallest lease has one round more
+WORKERS_PER_EXTRA_ROUND = 20  # of a crowd: for each so many of them the smallest lease has one round more
 POISON_CRASHES = 3  # deaths of a worker that ran nothing but this item
 
 
@@ -55,7 +63,7 @@ class LeasedItem(msgspec.Struct, frozen=True):
     seq: int
     item_id: str
     input: dict[str, Any]
-    tries: Tries = Tries()
+    tries: TryCounts = TryCounts()
     attempts: tuple[Attempt, ...] = ()
     first: bool = False
 
@@ -78,11 +86,11 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float = 15.0
     revision: int = 0  # of the job's policy
     alone: bool = False
-    stopping: Stopping | None = None
+    stopping: StopReason | None = None
     due_since: float | None = None
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class SlotReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker says of a job with each commit, over all its leases of that job; one report at a time.
 
     `ceiling`: it never runs more items than this until the answer says otherwise. `demand`: items it could run now
@@ -96,7 +104,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     begun: tuple[int, ...] = ()
 
 
-class Directive(StrEnum):
+class LeaseDirective(StrEnum):
     """What a worker is to do with a lease."""
 
     GO_ON = "go_on"
@@ -104,10 +112,10 @@ class Directive(StrEnum):
     LOST = "lost"  # nothing counts any more: abandon it
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
+class SlotGrant(msgspec.Struct, frozen=True, kw_only=True):
     """The store's answer to a commit. `accepted` are the sequence numbers whose end or hand-back counted."""
 
-    directive: Directive
+    directive: LeaseDirective
     slots: int = 0
     target: int = 0
     accepted: frozenset[int] = frozenset()
@@ -161,16 +169,16 @@ def target_slots(limit: int, ceiling: int, fair: int, slots_of_others: int) -> i
     return fair
 
 
-def has_room(limit: int, workers: int, slots: int) -> bool:
+def admits_another_worker(limit: int, workers: int, slots: int) -> bool:
     """Whether one more worker may have a lease, where `workers` others can use slots and have `slots` together.
 
     With every slot in others' use it would hold items without one to run them. Few make room for it as their items
     end; a crowd need not: where slots go from hand to hand all the time, all wait for the store.
     """
-    return workers < limit and (workers < CROWD or slots < limit)
+    return workers < limit and (workers < CROWD_WORKERS or slots < limit)
 
 
-def largest_lease(job: Job) -> int:
+def max_lease_items(job: Job) -> int:
     """How many items a lease of the job may have, where the store has no bound of its own."""
     return MAX_LEASE_ITEMS if job.extracts is None else MAX_REREAD_ITEMS
 
@@ -185,8 +193,11 @@ def lease_size(claimable: int, workers: int, limit: int, most: int = MAX_LEASE_I
     workers = max(1, workers)
     fair, share = -(-claimable // (2 * workers)), -(-limit // workers)
     smallest, rounds = min(MIN_LEASE_ITEMS, share), LEASE_ROUNDS
-    if workers >= CROWD:
-        smallest, rounds = max(smallest, min(share * (workers // WORKERS_A_ROUND), -(-claimable // 2))), CROWD_ROUNDS
+    if workers >= CROWD_WORKERS:
+        smallest, rounds = (
+            max(smallest, min(share * (workers // WORKERS_PER_EXTRA_ROUND), -(-claimable // 2))),
+            CROWD_ROUNDS,
+        )
     largest = min(most, rounds * share)
     return min(claimable, max(smallest, min(largest, fair)))
 
@@ -196,4 +207,44 @@ def first_demand(items: int, workers: int, limit: int) -> int:
 
     As many as it got items; but in a crowd no more than all others have, or all free slots would be its own until then.
     """
-    return items if workers < CROWD else min(items, -(-limit // workers))
+    return items if workers < CROWD_WORKERS else min(items, -(-limit // workers))
+
+
+MAX_SILENCES: Final = 10  # with leases of 15 s and the waits between them that takes three quarters of an hour
+MAX_SILENCE_DELAY_SECONDS: Final = 600.0
+WORKER_SILENT: Final = "worker_silent"  # the reason of an item that was failed for it
+
+
+def delay_after_silence(silences: int, lease_seconds: float) -> float:
+    """How long an item waits whose worker fell silent for the n-th time while it ran alone: 0, 1, 3, 7, … leases."""
+    doublings = min(max(0, silences - 1), MAX_SILENCES)
+    return min(lease_seconds * (2.0**doublings - 1), MAX_SILENCE_DELAY_SECONDS)
+
+
+def end_after_worker_loss(seq: int, tries: TryCounts, attempts: Sequence[Attempt], silences: int) -> EndedItem | None:
+    """How the item ends now that its worker is lost; None if it runs again. An outcome like any other."""
+    if tries.crashes >= POISON_CRASHES:
+        reason, kind = None, FailureKind.POISON
+        told = f"its worker died {tries.crashes} times while it ran alone"
+    elif silences >= MAX_SILENCES:
+        reason, kind = WORKER_SILENT, FailureKind.INTERNAL
+        told = (
+            f"its worker fell silent {silences} times while it ran alone; whether the item is the cause, a frozen "
+            "process or a lost host is not known"
+        )
+    else:
+        return None
+    return EndedItem(
+        seq=seq,
+        state=ItemState.FAILED,
+        failure=Failure.of(kind, told),
+        reason=reason,
+        attempts=tuple(attempts),
+        tries=tries,
+    )
+
+
+def is_worker_loss_end(end: EndedItem) -> bool:
+    """Whether `end_without_worker` made this end: then no worker finished it, and its files are nobody's result."""
+    poison = end.failure is not None and end.failure.kind is FailureKind.POISON
+    return poison or end.reason == WORKER_SILENT

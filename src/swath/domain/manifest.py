@@ -1,7 +1,4 @@
-"""Manifest: the list of what a job produced, part by part, and the sums that must balance.
-
-Written by the finish step from the store's rows; read by `jobs verify`, export and everybody who takes results away.
-"""
+"""The manifest of a job: what it produced, part by part, and the sums that must balance. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +8,24 @@ import msgspec
 
 from swath.domain.item import ItemRecord
 from swath.domain.job import Counts, Job
-from swath.domain.layout import Layout
 from swath.domain.result import Artifact
+from swath.domain.storage_keys import Layout
 from swath.domain.transitions import ItemState
 
-__all__ = ["MISSING_KEY", "PART_ITEMS", "JobMetadata", "ManifestPart", "Tally", "entry", "entry_with_past"]
+__all__ = [
+    "MISSING_ITEMS_KEY",
+    "PART_ITEMS",
+    "JobMetadata",
+    "ManifestPart",
+    "ManifestTotals",
+    "item_details",
+    "manifest_entry",
+]
 
 PART_ITEMS = 1_000
-MISSING_KEY = "missing_items.csv"  # the items whose files were gone when the job ended; `jobs retry --items` takes it
+MISSING_ITEMS_KEY = (
+    "missing_items.csv"  # the items whose files were gone when the job ended; `jobs retry --items` takes it
+)
 
 
 class ManifestPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +60,7 @@ class JobMetadata(msgspec.Struct, frozen=True, kw_only=True):
     scraper_versions: dict[str, int] = {}  # how many items ended under each version of the scraper
 
 
-class Tally:
+class ManifestTotals:
     """Sums over item records as they stream by; what the counters of the store must equal."""
 
     def __init__(self) -> None:
@@ -101,7 +108,7 @@ class Tally:
         )
 
 
-def entry(job: Job, record: ItemRecord) -> dict[str, Any]:
+def manifest_entry(job: Job, record: ItemRecord) -> dict[str, Any]:
     """One item as manifests list it."""
     return {
         "job_id": job.job_id,
@@ -121,9 +128,9 @@ def entry(job: Job, record: ItemRecord) -> dict[str, Any]:
     }
 
 
-def entry_with_past(job: Job, record: ItemRecord) -> dict[str, Any]:
+def item_details(job: Job, record: ItemRecord) -> dict[str, Any]:
     """The same with all else that is known of a single item, as `jobs item` and the API show it."""
-    return entry(job, record) | {
+    return manifest_entry(job, record) | {
         "generation": record.generation,
         "ended_at": record.ended_at,
         "not_before": record.not_before,

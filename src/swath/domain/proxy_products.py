@@ -1,7 +1,4 @@
-"""Products: what each kind of proxy offers, so that a policy that asks for more is refused with the reason.
-
-Read by the policy when it is checked; proxies/ acts on what passed. Pure.
-"""
+"""What each kind of proxy offers, so that a policy that asks for more is refused with the reason. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["PRODUCTS", "Place", "Product", "ProxyType", "ladder_objection", "objection"]
+__all__ = ["PRODUCTS", "ProxyLocation", "ProxyProduct", "ProxyType", "ladder_error", "location_error"]
 
 
 class ProxyType(StrEnum):
@@ -30,7 +27,7 @@ class ProxyType(StrEnum):
         return cls.__members__.get(value.replace("-", "_").upper()) if isinstance(value, str) and "-" in value else None
 
 
-class Product(msgspec.Struct, frozen=True, kw_only=True):
+class ProxyProduct(msgspec.Struct, frozen=True, kw_only=True):
     """What a product takes. `opens_tls`: the provider decrypts what goes through it, and signs with its own CA."""
 
     options: frozenset[str] = frozenset()
@@ -39,21 +36,21 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
 
 _ALL: Final = ("country", "state", "city", "zip", "session")
 
-PRODUCTS: Final[dict[ProxyType, Product]] = {
-    ProxyType.NONE: Product(),
-    ProxyType.DATACENTER: Product(options=frozenset({"country", "session"})),
-    ProxyType.RESIDENTIAL: Product(options=frozenset(_ALL), opens_tls=True),
-    ProxyType.WEB_UNLOCKER: Product(options=frozenset({"country"}), opens_tls=True),
-    ProxyType.CUSTOM: Product(options=frozenset(_ALL)),  # as far as its addresses have a place for them
+PRODUCTS: Final[dict[ProxyType, ProxyProduct]] = {
+    ProxyType.NONE: ProxyProduct(),
+    ProxyType.DATACENTER: ProxyProduct(options=frozenset({"country", "session"})),
+    ProxyType.RESIDENTIAL: ProxyProduct(options=frozenset(_ALL), opens_tls=True),
+    ProxyType.WEB_UNLOCKER: ProxyProduct(options=frozenset({"country"}), opens_tls=True),
+    ProxyType.CUSTOM: ProxyProduct(options=frozenset(_ALL)),  # as far as its addresses have a place for them
 }
 
 # What to do instead, where there is something.
-_INSTEAD: Final = {
+_ALTERNATIVE: Final = {
     ProxyType.NONE: "it goes out directly; choose a type of proxy",
     ProxyType.DATACENTER: "it goes by country only; use residential",
     ProxyType.WEB_UNLOCKER: "it goes by country only, and keeps no identity between requests",
 }
-_DEARNESS: Final = {
+_PRICE_RANK: Final = {
     ProxyType.NONE: 0,
     ProxyType.DATACENTER: 1,
     ProxyType.RESIDENTIAL: 2,
@@ -61,7 +58,7 @@ _DEARNESS: Final = {
 }
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class ProxyLocation(msgspec.Struct, frozen=True, kw_only=True):
     """Where a proxy is to be, and whose identity it keeps; each part as written in a policy."""
 
     country: str | None = None
@@ -75,7 +72,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name in _ALL if (value := getattr(self, name)) is not None}
 
 
-def objection(types: Sequence[ProxyType], place: Place) -> str | None:
+def location_error(types: Sequence[ProxyType], place: ProxyLocation) -> str | None:
     """Why none of these products, or not all of them, can be asked for such a place; None when they can.
 
     A direct step of a ladder minds nothing.
@@ -85,21 +82,23 @@ def objection(types: Sequence[ProxyType], place: Place) -> str | None:
     for one in asked:
         for name in given:
             if name not in PRODUCTS[one].options:
-                return f"{one} takes no {name}: {_INSTEAD[one]}"
+                return f"{one} takes no {name}: {_ALTERNATIVE[one]}"
     if asked == [ProxyType.CUSTOM]:  # its provider has a spelling of its own, such as us_california
-        return _misspelt(given, dict.fromkeys(_ALL, ("[A-Za-z0-9_]{1,64}", "must be letters, digits and _ alone")))
-    return _misspelt(given, _SPELLING) or _incomplete(given)
+        return _spelling_error(
+            given, dict.fromkeys(_ALL, ("[A-Za-z0-9_]{1,64}", "must be letters, digits and _ alone"))
+        )
+    return _spelling_error(given, _SPELLING) or _missing_part_error(given)
 
 
-def ladder_objection(steps: Sequence[ProxyType]) -> str | None:
+def ladder_error(steps: Sequence[ProxyType]) -> str | None:
     """Why these are no ladder: each step once, from cheap to dear, `none` first; `custom` stands anywhere after it."""
     if len(set(steps)) < len(steps):
         return "names a step twice"
     if ProxyType.NONE in steps[1:]:
         return "has none, the cheapest, after a dearer step; put it first"
-    dearness = [_DEARNESS[step] for step in steps if step in _DEARNESS]
+    dearness = [_PRICE_RANK[step] for step in steps if step in _PRICE_RANK]
     if dearness != sorted(dearness):
-        return f"goes from dear to cheap; write {', '.join(step for step in _DEARNESS if step in steps)}"
+        return f"goes from dear to cheap; write {', '.join(step for step in _PRICE_RANK if step in steps)}"
     return None
 
 
@@ -112,7 +111,7 @@ _SPELLING: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-def _misspelt(given: dict[str, str], spelling: dict[str, tuple[str, str]]) -> str | None:
+def _spelling_error(given: dict[str, str], spelling: dict[str, tuple[str, str]]) -> str | None:
     for name, value in given.items():
         pattern, rule = spelling[name]
         if re.fullmatch(pattern, value) is None:
@@ -120,7 +119,7 @@ def _misspelt(given: dict[str, str], spelling: dict[str, tuple[str, str]]) -> st
     return None
 
 
-def _incomplete(given: dict[str, str]) -> str | None:
+def _missing_part_error(given: dict[str, str]) -> str | None:
     country = given.get("country", "").lower()
     for name in ("state", "zip"):
         if name in given and country != "us":

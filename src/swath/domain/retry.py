@@ -1,4 +1,4 @@
-"""Whether and when a failed item is tried again. Pure: neither sleeps nor logs; the worker acts on the answer."""
+"""Decides whether and when a failed item is tried again. Pure: it neither sleeps nor logs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 
 import msgspec
 
-from swath.domain.attempt import Tries
+from swath.domain.execution_policy import Backoff, Retries
 from swath.domain.failure import Failure
-from swath.domain.policy import Backoff, Retries
+from swath.domain.item import TryCounts
 
-__all__ = ["MAX_RETRY_AFTER_SECONDS", "GiveUp", "RetryIn", "asked_seconds", "backoff_seconds", "decide"]
+__all__ = ["MAX_RETRY_AFTER_SECONDS", "GiveUp", "RetryIn", "backoff_seconds", "decide", "parse_retry_after"]
 
 JITTER = 0.2
 MAX_RETRY_AFTER_SECONDS = 3_600.0  # a site that asks for more is tried again after this
-_LARGEST_ASKED: Final = 999_999_999.0  # as reported; larger numbers say no more than this one
+_MAX_PARSED_SECONDS: Final = 999_999_999.0  # as reported; larger numbers say no more than this one
 _SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
@@ -23,24 +23,24 @@ class RetryIn(msgspec.Struct, frozen=True):
     """Try again after so many seconds."""
 
     delay_seconds: float
-    tries: Tries
+    tries: TryCounts
 
 
 class GiveUp(msgspec.Struct, frozen=True):
     """The failure is final."""
 
-    tries: Tries
+    tries: TryCounts
 
 
-def decide(policy: Retries, failure: Failure, tries: Tries, luck: float) -> RetryIn | GiveUp:
+def decide(policy: Retries, failure: Failure, tries: TryCounts, luck: float) -> RetryIn | GiveUp:
     """Decides after one more failure. `tries` counts the attempts before it; `luck` in [0, 1) spreads the delay."""
     rule = failure.rule
     override = policy.kinds.get(failure.kind)
     if rule.own_budget:
-        tries = Tries(tries.own, tries.infrastructure + 1, tries.crashes)
+        tries = TryCounts(tries.own, tries.infrastructure + 1, tries.crashes)
         done, allowed = tries.infrastructure, policy.max_infrastructure_retries
     else:
-        tries = Tries(tries.own + 1, tries.infrastructure, tries.crashes)
+        tries = TryCounts(tries.own + 1, tries.infrastructure, tries.crashes)
         done, allowed = tries.own, policy.max_retries
     if override is not None and override.max_retries is not None:
         allowed = override.max_retries
@@ -57,9 +57,9 @@ def decide(policy: Retries, failure: Failure, tries: Tries, luck: float) -> Retr
     return RetryIn(delay, tries)
 
 
-def asked_seconds(text: str) -> float | None:
+def parse_retry_after(text: str) -> float | None:
     """The wait of a Retry-After header that is a number of seconds, however large; None when it is no number."""
-    return min(float(text), _LARGEST_ASKED) if _SECONDS.fullmatch(text) else None
+    return min(float(text), _MAX_PARSED_SECONDS) if _SECONDS.fullmatch(text) else None
 
 
 def backoff_seconds(policy: Retries, base: float, retry: int) -> float:

@@ -1,7 +1,4 @@
-"""Secret: a value that must not be seen. Its `repr` and `str` show a mask; only `reveal` gives it away.
-
-Made in settings.py from what the operator set; revealed at the socket, and nowhere else. No encoder takes it.
-"""
+"""Secret: a value whose `repr` and `str` show a mask and which no encoder takes. Only `reveal` returns the text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""ServiceKey: what lets a program in at the API, as it is kept: a hash and what it allows (I5). Pure.
+"""ServiceKey: an API key as the store keeps it, with its hash and scopes. Pure.
 
-The text that a program shows is `sk_<id>_<secret>`. It is made here, shown once, and never stored.
+The key that a program shows is `sk_<id>_<secret>`. It is generated here, shown once, and never stored.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import msgspec
 
 from swath.domain.secret import Secret
 
-__all__ = ["Scope", "ServiceKey", "id_of", "matches", "new_key"]
+__all__ = ["Scope", "ServiceKey", "key_id_of", "key_matches", "new_key"]
 
 PREFIX: Final = "sk"
-_NOBODY: Final = hashlib.sha256(b"").hexdigest()
+_UNKNOWN_DIGEST: Final = hashlib.sha256(b"").hexdigest()
 
 
 class Scope(StrEnum):
@@ -80,17 +80,17 @@ def new_key(
     return key, Secret(f"{PREFIX}_{key_id}_{secret}")
 
 
-def id_of(shown: str) -> str | None:
+def key_id_of(shown: str) -> str | None:
     """Which key a program claims to have; None when it is no key at all."""
     prefix, _, rest = shown.partition("_")
     key_id, _, secret = rest.partition("_")
     return key_id if prefix == PREFIX and key_id and secret else None
 
 
-def matches(key: ServiceKey | None, shown: str, now: float) -> bool:
+def key_matches(key: ServiceKey | None, shown: str, now: float) -> bool:
     """Whether the text is that key's and the key is alive. An unknown key takes as long as a wrong secret."""
     secret = shown.partition("_")[2].partition("_")[2]
-    right = hmac.compare_digest(_digest(secret), _NOBODY if key is None else key.digest)
+    right = hmac.compare_digest(_digest(secret), _UNKNOWN_DIGEST if key is None else key.digest)
     return right and key is not None and key.alive(now)
 
 

@@ -1,7 +1,8 @@
-"""The one home of state changes: which moves items and jobs may make.
+"""The one table of state changes: which moves items and jobs may make.
 
-Every back end asks `check` before it writes a state; the diagram in docs/explanation/states.md is printed from the same
-tables by `python -m swath.domain.transitions`, and a test compares the two.
+Every back end calls `check_item` or `check_job` before it writes a state. `python -m swath.domain.transitions`
+prints
+the diagram in docs/explanation/states.md, and a test compares the two.
 """
 
 from __future__ import annotations

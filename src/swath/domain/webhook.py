@@ -1,22 +1,40 @@
-"""Webhook: word of a job's end to somebody's URL, and when it is to be sent again (N1). Pure.
+"""A webhook about the end of a job: its deliveries, when the next one is due, and its two signatures. Pure.
 
-Before: a job ends (pipeline/finish), and its webhook is written in the same commit. After: integrations/webhook sends
-it, notes how that went, and sends it again until it was taken or the schedule is over.
+`X-Webhook-Signature` is an HMAC-SHA256 over the exact body. The Standard Webhooks headers sign id, time and body, so
+that its public libraries accept ours.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["RETRY_SECONDS", "Delivery", "Webhook", "WebhookState", "logged", "noted", "resent"]
+from swath.domain.errors import BadInput
+from swath.domain.secret import Secret
+
+__all__ = [
+    "MIN_SIGNING_KEY_BYTES",
+    "RETRY_SECONDS",
+    "Delivery",
+    "Webhook",
+    "WebhookState",
+    "append_delivery",
+    "record_delivery",
+    "reset_for_resend",
+    "signature_headers",
+    "signing_key",
+]
 
 RETRY_SECONDS: Final = (2.0, 4.0, 8.0)
-GONE: Final = 410  # the receiver says that it wants no more of these
-MOST_KEPT: Final = 50  # deliveries in the log of one webhook; the oldest make room
+HTTP_GONE: Final = 410  # the receiver says that it wants no more of these
+MAX_DELIVERIES_KEPT: Final = 50  # deliveries in the log of one webhook; the oldest make room
 
 
 class WebhookState(StrEnum):
@@ -69,24 +87,66 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
         return {**told, "due_at": due_at, "status": self.summary.get("status")}
 
 
-def noted(webhook: Webhook, delivery: Delivery, boot: float, retry_seconds: Sequence[float] = RETRY_SECONDS) -> Webhook:
+def record_delivery(
+    webhook: Webhook, delivery: Delivery, boot: float, retry_seconds: Sequence[float] = RETRY_SECONDS
+) -> Webhook:
     """The webhook after a try that is over now, by the boot clock: delivered, due again, or given up."""
     tries = webhook.tries + 1
     due_at: float | None = None
     if delivery.taken:
         state = WebhookState.DELIVERED
-    elif delivery.status == GONE or tries > len(retry_seconds):
+    elif delivery.status == HTTP_GONE or tries > len(retry_seconds):
         state = WebhookState.GIVEN_UP
     else:
         state, due_at = WebhookState.PENDING, boot + retry_seconds[tries - 1]
-    return msgspec.structs.replace(logged(webhook, delivery), state=state, due_at=due_at, tries=tries)
+    return msgspec.structs.replace(append_delivery(webhook, delivery), state=state, due_at=due_at, tries=tries)
 
 
-def logged(webhook: Webhook, delivery: Delivery) -> Webhook:
+def append_delivery(webhook: Webhook, delivery: Delivery) -> Webhook:
     """The webhook with one more try in its log, and nothing else of it changed."""
-    return msgspec.structs.replace(webhook, deliveries=(*webhook.deliveries, delivery)[-MOST_KEPT:])
+    return msgspec.structs.replace(webhook, deliveries=(*webhook.deliveries, delivery)[-MAX_DELIVERIES_KEPT:])
 
 
-def resent(webhook: Webhook, boot: float) -> Webhook:
+def reset_for_resend(webhook: Webhook, boot: float) -> Webhook:
     """The webhook when a person wants it sent again: due now, by the boot clock, with the whole schedule before it."""
     return msgspec.structs.replace(webhook, state=WebhookState.PENDING, due_at=boot, tries=0)
+
+
+MIN_SIGNING_KEY_BYTES: Final = 24  # what Standard Webhooks asks for; less can be guessed
+_ENCODED_PREFIX: Final = "whsec_"
+
+
+def signing_key(secret: Secret) -> bytes:
+    """The bytes that both signatures are made with: those that `whsec_…` stands for in base64, else the text's own.
+
+    Raises BadInput, which tells nothing of the secret.
+    """
+    text = secret.reveal()
+    if not text.startswith(_ENCODED_PREFIX):
+        return text.encode("utf-8", "surrogatepass")
+    try:
+        key = base64.b64decode(text.removeprefix(_ENCODED_PREFIX), validate=True)
+    except binascii.Error:
+        raise BadInput("a webhook secret that begins with whsec_ goes on in base64, and this one does not") from None
+    if not key:
+        raise BadInput("a webhook secret that begins with whsec_ goes on in base64, and this one ends there")
+    return key
+
+
+def signature_headers(webhook_id: str, sent_at: int, body: bytes, secrets: Sequence[Secret]) -> dict[str, str]:
+    """The headers that prove it. `sent_at` in whole Unix seconds.
+
+    With several secrets the standard header has a signature by each, so that a receiver may know either; the other
+    header, which has room for one, is by the first. Without any there are id and time alone.
+    """
+    headers = {"webhook-id": webhook_id, "webhook-timestamp": str(sent_at), "X-Webhook-Timestamp": str(sent_at)}
+    keys = [signing_key(secret) for secret in secrets]
+    if keys:
+        signed = b"%s.%d.%s" % (webhook_id.encode(), sent_at, body)
+        headers["X-Webhook-Signature"] = "sha256=" + hmac.new(keys[0], body, hashlib.sha256).hexdigest()
+        headers["webhook-signature"] = " ".join(f"v1,{_standard_signature(key, signed)}" for key in keys)
+    return headers
+
+
+def _standard_signature(key: bytes, signed: bytes) -> str:
+    return base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode("ascii")

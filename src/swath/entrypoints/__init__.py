@@ -1,1 +1,1 @@
-"""How people and programs reach Swath."""
+"""The processes that people start: the command line, and the controller with its REST API."""

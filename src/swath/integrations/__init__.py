@@ -1,1 +1,1 @@
-"""Programs of other people that Swath speaks to beside the sites: each in a package of its own."""
+"""Other people's systems that Swath talks to."""

@@ -1,1 +1,1 @@
-"""The path of a job: accept → dispatch → execute → extract → finish. Folder order is path order."""
+"""The path of a job, in order: ingest, worker, finish, results; formats and extract lie below them."""

@@ -1,2 +1,1 @@
-"""What the pipeline needs from the outside, as Protocols. Each method's docstring is its contract, and
-`swath.testing.contracts` holds every back end to it."""
+"""What the pipeline asks of the world: one small protocol for each part of a store and for each service."""

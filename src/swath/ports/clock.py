@@ -1,4 +1,4 @@
-"""Clock: two ways to read the time, and a way to let it pass. Handed to everything that waits, so tests need not."""
+"""Clock: the wall clock, the boot clock, and sleep; passed to everything that waits, so that tests need not."""
 
 from __future__ import annotations
 

@@ -1,17 +1,18 @@
-"""JobControl: what a person does to a job after it was ordered. Before: ports/job_store.py took it in.
+"""JobControl: what a person does to a job after it was ordered.
 
-Each call happens as a whole or not at all, and answers with the job as it stands then. All raise UnknownName for a job
-that is not there, and Conflict for one that is being deleted (but `delete` itself, which may be repeated).
+Each call happens as a whole or not at all, and returns the job as it is then. All raise UnknownName for a job that
+does
+not exist, and Conflict for one that is being deleted (except `delete`, which may be repeated).
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from swath.domain.execution_policy import ExecutionPolicy
+from swath.domain.item import RetrySelection
 from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
-from swath.domain.policy import ExecutionPolicy
-from swath.domain.selection import Selection
 
 __all__ = ["JobControl"]
 
@@ -55,7 +56,7 @@ class JobControl(Protocol):
         """
         ...
 
-    async def retry(self, job_id: str, selection: Selection) -> JobStatus:
+    async def retry(self, job_id: str, selection: RetrySelection) -> JobStatus:
         """Begins a new generation of an ended job: the selected items are `pending` again, the job too.
 
         They start with no tries and no attempts; their former ends stay known (`JobStore.item`). The circuit is new.

@@ -1,7 +1,4 @@
-"""JobStore: jobs and items as data. Comes before: accept (writes them). After: finish and everybody who looks.
-
-Other parts of the same store: ports/job_control.py changes jobs, ports/lease_book.py and ports/endings.py work on them.
-"""
+"""JobStore: loads, reads and watches jobs and items."""
 
 from __future__ import annotations
 
@@ -13,12 +10,24 @@ import msgspec
 from swath.domain.item import Item, ItemFilter, ItemRecord
 from swath.domain.job import Job, JobStatus
 from swath.domain.transitions import JobState
-from swath.ports.news import News
 
-__all__ = ["Batch", "Duplicate", "ItemPage", "JobStore", "LoadStart", "Loaded"]
+__all__ = ["BatchResult", "ChangeFeed", "DuplicateItem", "ItemBatch", "ItemPage", "JobStore", "LoadStart"]
 
 
-class Batch(msgspec.Struct, frozen=True):
+class ChangeFeed(Protocol):
+    """One listener's end; it has missed nothing since it was made or last asked. Used from one event loop."""
+
+    async def hear(self, seconds: float) -> Collection[str] | None:
+        """Returns when a job may have changed, or after so many seconds. The ids of the changed jobs (none when the
+        time is over), or None when any may have."""
+        ...
+
+    def close(self) -> None:
+        """Listens no more."""
+        ...
+
+
+class ItemBatch(msgspec.Struct, frozen=True):
     """Consecutive rows of a source. `number` counts from 0 without gaps; `digest` names the content of all its rows.
 
     `rows` is how many rows of the source it covers; rows that were refused are missing from `items`.
@@ -31,7 +40,7 @@ class Batch(msgspec.Struct, frozen=True):
     items: tuple[Item, ...]
 
 
-class Duplicate(msgspec.Struct, frozen=True):
+class DuplicateItem(msgspec.Struct, frozen=True):
     """An item id that an earlier row of the job already has."""
 
     seq: int
@@ -39,11 +48,11 @@ class Duplicate(msgspec.Struct, frozen=True):
     first_seq: int
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class BatchResult(msgspec.Struct, frozen=True):
     """What became of a batch. `duplicates` were left out: the first row of an id stays."""
 
     added: int
-    duplicates: tuple[Duplicate, ...] = ()
+    duplicates: tuple[DuplicateItem, ...] = ()
 
 
 class LoadStart(msgspec.Struct, frozen=True):
@@ -74,7 +83,7 @@ class JobStore(Protocol):
         """
         ...
 
-    async def order(self, job: Job, batch: Batch) -> JobStatus:
+    async def order(self, job: Job, batch: ItemBatch) -> JobStatus:
         """Submits, loads and seals a job of one batch (number 0), so that nobody ever sees a part of its items.
 
         In one commit, unless that would keep other writers waiting: then the job is `loading` until it is whole, and
@@ -91,7 +100,7 @@ class JobStore(Protocol):
         the job is no longer `loading`."""
         ...
 
-    async def load(self, job_id: str, batch: Batch) -> Loaded:
+    async def load(self, job_id: str, batch: ItemBatch) -> BatchResult:
         """Adds one batch of a job that is `loading`, whole or not at all.
 
         A batch whose number was loaded before with the same digest changes nothing and answers as it did then. With
@@ -148,7 +157,7 @@ class JobStore(Protocol):
         """One item, with its ends in earlier generations. Raises UnknownName for the job or the item."""
         ...
 
-    def news(self) -> News:
+    def news(self) -> ChangeFeed:
         """A new listener: which jobs change from now on."""
         ...
 

@@ -1,8 +1,9 @@
-"""ResultStorage: where artifacts and manifests lie. Files are staged under the lease's fence, and published when the
-store has accepted the outcome, so a losing attempt never touches what a winner published.
+"""ResultStorage: where artifacts and manifests are stored.
 
-A folder stages in a room and publishes by renaming. A bucket cannot rename, so there files are staged at keys that no
-other lease writes, and publishing only ends their trial. Callers use the keys that `stage` answers with.
+Files are staged under the lease's fence and published when the store has accepted the outcome, so a losing attempt
+never touches what a winner published. A folder publishes by renaming. A bucket cannot rename: files are staged at
+keys
+that no other lease writes. Callers use the keys that `stage` returns.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import msgspec
 from swath.domain.lease import LeasedItem
 from swath.domain.result import Artifact
 
-__all__ = ["Addition", "Piece", "ResultStorage", "StagedItem"]
+__all__ = ["FileRange", "PackAppend", "ResultStorage", "StagedItem"]
 
 
-class Addition(msgspec.Struct, frozen=True):
+class PackAppend(msgspec.Struct, frozen=True):
     """Bytes for a pack. `head` comes before them where the pack is new."""
 
     data: bytes
     head: bytes = b""
 
 
-class Piece(NamedTuple):
+class FileRange(NamedTuple):
     """`length` bytes of a file from `start` on; without a length, all of it."""
 
     key: str
@@ -79,7 +80,7 @@ class ResultStorage(Protocol):
         """
         ...
 
-    async def append(self, job_id: str, fence: int, additions: Mapping[str, Addition]) -> dict[str, tuple[str, int]]:
+    async def append(self, job_id: str, fence: int, additions: Mapping[str, PackAppend]) -> dict[str, tuple[str, int]]:
         """Adds to the packs of a lease, by the ending of their names (domain/layout.py): answers for each with the
         key of the pack, `packs/{fence}` and more, and where in it `data` begins.
 
@@ -140,7 +141,7 @@ class ResultStorage(Protocol):
         where they end before `start`. Raises KeyError as `get`."""
         ...
 
-    async def read_all(self, job_id: str, pieces: Sequence[Piece]) -> list[bytes | None]:
+    async def read_all(self, job_id: str, pieces: Sequence[FileRange]) -> list[bytes | None]:
         """Many pieces, as `get` and `read` have them, in the order given; None where there is nothing under the key.
         Files of one folder had better stand side by side."""
         ...

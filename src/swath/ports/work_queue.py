@@ -1,8 +1,8 @@
-"""WorkQueue: tells workers that have nothing to do that there may be something to claim. The store is the truth, this a
-hint.
+"""WorkQueue: hints to idle workers that there may be something to claim. Leader: which process runs fleet-wide tasks.
 
-Whatever becomes of a message (lost, doubled, late, out of order), nothing changes but time (Q5): a worker that is told
-asks the lease book, which alone decides; pipeline/dispatch/sweeper.py tells again what nobody works on.
+The store is the truth. A message that is lost, doubled, late or out of order costs only time, and so does a moment
+with
+two leaders or none.
 """
 
 from __future__ import annotations
@@ -12,10 +12,23 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Hint", "WorkQueue"]
+__all__ = ["Leader", "WorkHint", "WorkQueue"]
 
 
-class Hint(msgspec.Struct, frozen=True, kw_only=True):
+class Leader(Protocol):
+    """One candidate's view. Any method may raise StoreUnavailable."""
+
+    async def lead(self) -> bool:
+        """Whether this process leads now. Asked every few seconds: it takes the lead when nobody has it, and keeps it
+        by asking; one that stops asking has lost it after the length of a lease."""
+        ...
+
+    async def resign(self) -> None:
+        """Lets somebody else lead, soon. Nothing happens to one who does not."""
+        ...
+
+
+class WorkHint(msgspec.Struct, frozen=True, kw_only=True):
     """There may be items to claim. `chunk` and `epoch` say from where in the job on, and when that was so.
 
     An `express` one is for a scrape that somebody waits for.
@@ -38,11 +51,11 @@ class WorkQueue(Protocol):
         """How long a worker that hears nothing may leave the store unasked: the longer, the surer it will be told."""
         ...
 
-    async def announce(self, hints: Sequence[Hint]) -> None:
+    async def announce(self, hints: Sequence[WorkHint]) -> None:
         """Lets that many workers know, express hints before others."""
         ...
 
-    async def wait(self, seconds: float) -> Hint | None:
+    async def wait(self, seconds: float) -> WorkHint | None:
         """Returns with a hint, or without one after at most so many seconds; express hints first.
 
         The hint is this worker's until `settle`, or until it gives no sign of life for the length of a lease; then

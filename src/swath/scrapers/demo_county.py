@@ -1,7 +1,4 @@
-"""`demo-county`: a parcel of the demo site, got as on many county sites: agree, search by post-back, read the detail.
-
-The detail page comes in two layouts, with other labels; both give the same record.
-"""
+"""`demo-county`: a parcel of the demo site over HTTP: accept the disclaimer, search by post-back, read the detail."""
 
 from __future__ import annotations
 

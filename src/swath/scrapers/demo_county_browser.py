@@ -1,6 +1,6 @@
-"""`demo-county-browser`: a parcel of the demo site where scripts draw it: agree in a dialog, search, scroll, read.
+"""`demo-county-browser`: a parcel of the demo site in a browser: agree in a dialog, search, scroll, read.
 
-The same record as `demo-county`, from the page as it stands in the browser when everything has come.
+The same record as `demo-county`, from a page that scripts draw.
 """
 
 from __future__ import annotations

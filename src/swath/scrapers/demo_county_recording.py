@@ -1,6 +1,4 @@
-"""`demo-county-recording`: a parcel of the demo site by a recording. All of it is in demo_county_recording.yaml; only
-where the demo site is, which differs from test to test, is told here.
-"""
+"""`demo-county-recording`: a parcel of the demo site by the recording in demo_county_recording.yaml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the demo site is: `SWATH_DEMO_URL`, asked for when an item is fetched, so one process may serve many tests."""
+"""The URL of the demo site, `SWATH_DEMO_URL`. Read for each item, so that one process can serve many tests."""
 
 from __future__ import annotations
 

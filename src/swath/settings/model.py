@@ -1,4 +1,4 @@
-"""Settings as values: which there are, and their defaults. Before: reading.py fills them in. After: bootstrap."""
+"""The settings and their defaults."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 from swath.domain.proxy_products import ProxyType
 from swath.domain.secret import Secret
 from swath.domain.webhook import RETRY_SECONDS
-from swath.proxies.setup import DEFAULT_URL, ZONED, Price, ProxySetup, Zone
-from swath.settings.places import Places, ResultsPlace, SqsPlace, StorePlace
+from swath.fetch.proxies.config import DEFAULT_URL, ZONED, Price, ProxyConfig, Zone
+from swath.settings.locations import ResultsLocation, SqsLocation, StorageLocations, StoreLocation
 
-__all__ = ["AWS_LEASE_SECONDS", "Origin", "Reading", "Settings"]
+__all__ = ["AWS_LEASE_SECONDS", "LoadedSettings", "SettingOrigin", "Settings"]
 
 AWS_LEASE_SECONDS: Final = 30.0  # each renewal is a paid write, and a network may be slow for a while
 
@@ -29,9 +29,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     data: Path = Path("swath-data")
-    store: StorePlace | None = None
-    queue: SqsPlace | None = None
-    results: ResultsPlace | None = None
+    store: StoreLocation | None = None
+    queue: SqsLocation | None = None
+    results: ResultsLocation | None = None
     results_readable_by: str = "owner"
     scrapers: tuple[Path, ...] = ()
     default_scraper: str | None = None
@@ -105,9 +105,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     browserbase_creations_per_minute: int = 25
 
     @property
-    def places(self) -> Places:
+    def places(self) -> StorageLocations:
         """Where store, queue and results are. Raises BadInput when the three do not go together."""
-        return Places.of(self.data, self.store, self.queue, self.results)
+        return StorageLocations.of(self.data, self.store, self.queue, self.results)
 
     @property
     def results_mode(self) -> int:
@@ -120,14 +120,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return 0o700 | self.results_mode & 0o011
 
     @property
-    def proxies(self) -> ProxySetup:
+    def proxies(self) -> ProxyConfig:
         """What is set up of proxies, for proxies/ways.py."""
 
         def of(tier: ProxyType, what: str) -> Any:
             return getattr(self, f"proxy_{tier.value}_{what}")
 
         priced = (*ZONED, ProxyType.CUSTOM)
-        return ProxySetup(
+        return ProxyConfig(
             url=self.proxy_url,
             customer=self.proxy_customer,
             zones={tier: Zone(of(tier, "zone"), of(tier, "password")) for tier in ZONED},
@@ -139,17 +139,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Origin(msgspec.Struct, frozen=True):
+class SettingOrigin(msgspec.Struct, frozen=True):
     """Where a value came from: a variable, a file, or nowhere (a default). `name` is what messages call it."""
 
     source: str
     name: str
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings with the origin of each, by field. `unknown` are variables that look like ours and are not."""
 
     settings: Settings
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, SettingOrigin]
     file: Path | None
     unknown: Mapping[str, str]

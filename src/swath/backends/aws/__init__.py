@@ -1,1 +1,1 @@
-"""The fleet's back end: jobs in DynamoDB, hints in SQS, results in S3. Needs the extra `swath[aws]`."""
+"""The back end of a fleet: DynamoDB for jobs and sites, SQS for hints, S3 for results."""

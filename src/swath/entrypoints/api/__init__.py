@@ -1,1 +1,1 @@
-"""The controller's HTTP API (I1-I5): app.py puts it together, gate.py lets requests in, routes/ answer them."""
+"""The REST API of the controller, and the HTTP server that it runs on."""

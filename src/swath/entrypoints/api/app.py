@@ -1,8 +1,4 @@
-"""The app: everything that the controller answers over HTTP, put together. Made by serving.py, served by listen.py.
-
-Around it: edge.py. Its OpenAPI is at /openapi.json; pages that show it load their scripts from elsewhere, so there are
-none.
-"""
+"""Builds the FastAPI application: routers, error handlers, middleware and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -16,11 +12,10 @@ from starlette.routing import Match, Route
 
 from swath import __version__
 from swath.domain.errors import SwathError
+from swath.entrypoints.api.access_log import AccessLog
 from swath.entrypoints.api.controller import Controller
-from swath.entrypoints.api.edge import Edge, told
-from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
-from swath.entrypoints.api.gate import refuse_on_reserve
-from swath.entrypoints.api.problems import refused
+from swath.entrypoints.api.errors import ApiError, ErrorCode, error_responses
+from swath.entrypoints.api.middleware import RequestMiddleware, logged_api_error
 from swath.entrypoints.api.routes import (
     checks,
     control,
@@ -29,16 +24,17 @@ from swath.entrypoints.api.routes import (
     health,
     items,
     jobs,
-    load,
     metrics,
     results,
     scrape,
     scrapers,
+    uploads,
     versions,
     webhooks,
 )
-from swath.entrypoints.api.tasks import TASK_EXAMPLES, TaskView
-from swath.entrypoints.api.watched import Watched
+from swath.entrypoints.api.routing import refuse_on_reserved_connection
+from swath.entrypoints.api.scrape_models import TASK_EXAMPLES, TaskView
+from swath.entrypoints.api.validation_errors import invalid_model
 
 __all__ = ["ROUTERS", "make_app"]
 
@@ -59,18 +55,18 @@ _TAGS: Final = [
     {"name": "service", "description": "Health and metrics."},
 ]
 # What any endpoint may answer: who asks, and how. With a key also: how often, and whether the store is there.
-_ANYWHERE: Final = (
+_COMMON_ERRORS: Final = (
     ErrorCode.AUTHENTICATION_ERROR,
     ErrorCode.FORBIDDEN,
     ErrorCode.PAYLOAD_TOO_LARGE,
     ErrorCode.VALIDATION_ERROR,
     ErrorCode.INTERNAL_ERROR,
 )
-_WITH_KEY: Final = (*_ANYWHERE, ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE)
+_COMMON_ERRORS_WITH_KEY: Final = (*_COMMON_ERRORS, ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE)
 ROUTERS: Final = (
     jobs,
     control,
-    load,
+    uploads,
     items,
     results,
     export,
@@ -100,12 +96,12 @@ def make_app(controller: Controller) -> FastAPI:
     )
     app.state.controller = controller
     for module in ROUTERS:
-        codes = _ANYWHERE if module is health else _WITH_KEY
-        app.include_router(module.router, responses=declared(*codes))
+        codes = _COMMON_ERRORS if module is health else _COMMON_ERRORS_WITH_KEY
+        app.include_router(module.router, responses=error_responses(*codes))
     for kind in (ApiError, SwathError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, _answer)
-    app.add_middleware(Watched)
-    app.add_middleware(Edge, hosts=(controller.settings.host, *controller.settings.allowed_hosts))
+        app.add_exception_handler(kind, _error_response)
+    app.add_middleware(AccessLog)
+    app.add_middleware(RequestMiddleware, hosts=(controller.settings.host, *controller.settings.allowed_hosts))
     return app
 
 
@@ -115,7 +111,7 @@ class _Api(FastAPI):
         document: list[bytes] = []
 
         async def told(request: Request) -> Response:
-            refuse_on_reserve(request)
+            refuse_on_reserved_connection(request)
             if not document:
                 document.append(bytes(JSONResponse(self.openapi()).body))
             return Response(document[0], media_type=JSONResponse.media_type)
@@ -129,22 +125,22 @@ class _Api(FastAPI):
         return document
 
 
-async def _answer(request: Request, error: Exception) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
     """The error in its envelope; what nobody foresaw is left to edge.py."""
     match error:
         case RequestValidationError():
-            return refused(error.errors()).answer()
+            return invalid_model(error.errors()).answer()
         case HTTPException():
-            return _of_framework(request, error.status_code).answer()
-    return told(error).answer()
+            return _framework_error(request, error.status_code).answer()
+    return logged_api_error(error).answer()
 
 
-def _of_framework(request: Request, status: int) -> ApiError:
+def _framework_error(request: Request, status: int) -> ApiError:
     """Starlette and FastAPI refuse little by themselves: unknown addresses and methods, bodies they cannot read."""
     if status == 404:
         return ApiError(ErrorCode.NOT_FOUND, "there is nothing at this address; see /openapi.json")
     if status == 405:
-        allowed = ", ".join(sorted(_methods(request)))
+        allowed = ", ".join(sorted(_allowed_methods(request)))
         message = f"{request.method} is not known here; allowed: {allowed}"
         return ApiError(ErrorCode.METHOD_NOT_ALLOWED, message, headers={"Allow": allowed})
     if status == 413:
@@ -152,7 +148,7 @@ def _of_framework(request: Request, status: int) -> ApiError:
     return ApiError(ErrorCode.VALIDATION_ERROR, "the request cannot be read")
 
 
-def _methods(request: Request) -> set[str]:
+def _allowed_methods(request: Request) -> set[str]:
     """What may be done at the address: each method has a route of its own, and the first alone does not know."""
     routes = [route for module in ROUTERS for route in module.router.routes if isinstance(route, Route)]
     known = [route for route in routes if route.endpoint is not scrape.no_task]

@@ -1,7 +1,4 @@
-"""Controller: what the routes work with. Made by `swath serve` and handed to app.py; routes ask for it by `Control`.
-
-The way of a request: edge.py → routing.py (its key by gate.py, its body) → routes/ → envelope.py.
-"""
+"""What the routes work with: services, settings and the limits shared by all requests of one `swath serve`."""
 
 from __future__ import annotations
 
@@ -10,18 +7,15 @@ from typing import Annotated
 import msgspec
 from fastapi import Depends, Request
 
-from swath.bootstrap.network import Outside
+from swath.bootstrap.network import OutboundAccess
 from swath.bootstrap.services import Services
-from swath.entrypoints.api.doorkeeper import Doorkeeper
-from swath.entrypoints.api.exports import Exports
-from swath.entrypoints.api.hub import Hub
-from swath.entrypoints.api.inert import Downloads
-from swath.entrypoints.api.loads import Loads
-from swath.entrypoints.api.queue_depth import QueueDepth
-from swath.entrypoints.api.request_body import BodyPlaces
-from swath.entrypoints.api.shares import Shares
-from swath.kit.registry import Registry
-from swath.pipeline.execute.worker import Worker
+from swath.entrypoints.api.auth import Authenticator, CallerLimits
+from swath.entrypoints.api.downloads import DownloadSlots, ExportSlots
+from swath.entrypoints.api.events import EventHub
+from swath.entrypoints.api.limits import LoadLimits, QueueDepth
+from swath.entrypoints.api.request_body import BodySlots
+from swath.pipeline.worker.worker import Worker
+from swath.sdk.registry import Registry
 from swath.settings import Settings
 
 __all__ = ["Control", "Controller", "controller_of"]
@@ -33,16 +27,16 @@ class Controller(msgspec.Struct, frozen=True, kw_only=True):
 
     services: Services
     registry: Registry
-    doorkeeper: Doorkeeper
-    hub: Hub
-    outside: Outside
+    doorkeeper: Authenticator
+    hub: EventHub
+    outside: OutboundAccess
     worker: Worker | None = None
     started_at: float = 0.0
-    bodies: BodyPlaces = msgspec.field(default_factory=BodyPlaces)
-    shares: Shares = msgspec.field(default_factory=Shares)
-    loads: Loads = msgspec.field(default_factory=Loads)
-    downloads: Downloads = msgspec.field(default_factory=Downloads)
-    exports: Exports = msgspec.field(default_factory=Exports)
+    bodies: BodySlots = msgspec.field(default_factory=BodySlots)
+    shares: CallerLimits = msgspec.field(default_factory=CallerLimits)
+    loads: LoadLimits = msgspec.field(default_factory=LoadLimits)
+    downloads: DownloadSlots = msgspec.field(default_factory=DownloadSlots)
+    exports: ExportSlots = msgspec.field(default_factory=ExportSlots)
     depth: QueueDepth = msgspec.field(default_factory=QueueDepth)
 
     @property

@@ -1,8 +1,4 @@
-"""Envelope: the one shape of every JSON answer (I1), and the id of the request that it answers.
-
-Before: a route has something to say (`ok`), or errors.py has translated what went wrong. Raw downloads, metrics and
-event streams have no envelope, but their request has its id all the same.
-"""
+"""The shape of every JSON answer (I1): `success`, `data`, `error` and `request_id`."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ import msgspec
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from swath.observe.context import serving
+from swath.observability.task_context import current_task_context
 
-__all__ = ["Envelope", "ErrorBody", "ErrorEnvelope", "ok", "request_id", "said"]
+__all__ = ["Envelope", "ErrorBody", "ErrorEnvelope", "json_response", "ok", "request_id"]
 
 T = TypeVar("T")
 
@@ -56,22 +52,22 @@ class ErrorEnvelope(BaseModel):
 
 def request_id() -> str:
     """The id of the request that the current task serves."""
-    return serving().request_id or _NONE
+    return current_task_context().request_id or _NONE
 
 
 def ok(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """The answer of a route: plain values, structs or models."""
     body = {"success": True, "data": data, "error": None, "request_id": request_id()}
-    return said(body, status, headers)
+    return json_response(body, status, headers)
 
 
-def said(body: Mapping[str, Any], status: int, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(body: Mapping[str, Any], status: int, headers: Mapping[str, str] | None = None) -> Response:
     """Any body as JSON, encoded once: the declared model describes it, and is not run over it again."""
-    raw = msgspec.json.encode(body, enc_hook=_plain)
+    raw = msgspec.json.encode(body, enc_hook=_json_value)
     return Response(raw, status, dict(headers or {}), media_type="application/json")
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} cannot be part of an answer")

@@ -1,7 +1,4 @@
-"""The errors of the API: every code with its status (appendix 2), and the one translation of what can go wrong.
-
-Routes raise ApiError or let domain errors pass; app.py answers with what `translated` makes of them.
-"""
+"""The error codes of the API with their statuses (appendix 2), and the translation of exceptions into them."""
 
 from __future__ import annotations
 
@@ -11,16 +8,16 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from swath.domain.errors import BadInput, Conflict, StoreReplaced, StoreUnavailable, UnknownName, UserError
-from swath.domain.explain import clipped
-from swath.entrypoints.api.envelope import ErrorEnvelope, request_id, said
+from swath.domain.validation_messages import clip_text
+from swath.entrypoints.api.envelope import ErrorEnvelope, json_response, request_id
 
 if TYPE_CHECKING:
     from fastapi import Response
 
-__all__ = ["STATUS_OF", "STORE_SECONDS", "ApiError", "ErrorCode", "declared", "translated"]
+__all__ = ["STATUS_OF", "STORE_RETRY_SECONDS", "ApiError", "ErrorCode", "api_error_for", "error_responses"]
 
-MOST_CHARS: Final = 2_000  # of a message, which may quote what a caller sent
-STORE_SECONDS: Final = 5  # after which a caller may ask a store again that did not answer
+MAX_MESSAGE_CHARS: Final = 2_000  # of a message, which may quote what a caller sent
+STORE_RETRY_SECONDS: Final = 5  # after which a caller may ask a store again that did not answer
 
 
 class ErrorCode(StrEnum):
@@ -133,17 +130,23 @@ class ApiError(Exception):
         headers = dict(self.headers)
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, round(self.retry_after)))
-        error = {"code": self.code, "message": clipped(_text(str(self)), MOST_CHARS), "details": self.details}
-        return said({"success": False, "data": None, "error": error, "request_id": request_id()}, self.status, headers)
+        error = {
+            "code": self.code,
+            "message": clip_text(_encodable(str(self)), MAX_MESSAGE_CHARS),
+            "details": self.details,
+        }
+        return json_response(
+            {"success": False, "data": None, "error": error, "request_id": request_id()}, self.status, headers
+        )
 
 
-def translated(error: Exception) -> ApiError:
+def api_error_for(error: Exception) -> ApiError:
     """What a caller is told. What is not foreseen says nothing of itself: the log has it."""
     match error:
         case ApiError():
             return error
         case UnknownName():
-            return ApiError(_unknown(str(error)), str(error))
+            return ApiError(_not_found_code(str(error)), str(error))
         case Conflict(row=row):
             return ApiError(ErrorCode.CONFLICT, str(error), None if row is None else {"row": row})
         case BadInput() | UserError():
@@ -151,23 +154,25 @@ def translated(error: Exception) -> ApiError:
             return ApiError(ErrorCode.VALIDATION_ERROR, str(error), {"fields": [whole], "count": 1})
         case StoreUnavailable(waiting_for=waiting_for, for_callers=message):
             told = {"waiting_for": waiting_for}
-            return ApiError(ErrorCode.STORE_UNAVAILABLE, message, told, retry_after=STORE_SECONDS)
+            return ApiError(ErrorCode.STORE_UNAVAILABLE, message, told, retry_after=STORE_RETRY_SECONDS)
         case StoreReplaced(what=what):  # the controller ends; the path is no caller's business
             message = f"the store was {what} while it was in use; the controller stops"
-            return ApiError(ErrorCode.STORE_UNAVAILABLE, message, {"waiting_for": "store"}, retry_after=STORE_SECONDS)
+            return ApiError(
+                ErrorCode.STORE_UNAVAILABLE, message, {"waiting_for": "store"}, retry_after=STORE_RETRY_SECONDS
+            )
     return ApiError(ErrorCode.INTERNAL_ERROR, _EXAMPLES[ErrorCode.INTERNAL_ERROR])
 
 
-def declared(*codes: ErrorCode) -> dict[int | str, dict[str, Any]]:
+def error_responses(*codes: ErrorCode) -> dict[int | str, dict[str, Any]]:
     """The errors that an endpoint may answer with, for OpenAPI: `responses=declared(…)`."""
     found: dict[int | str, dict[str, Any]] = {}
     for code in codes:
-        examples = found.setdefault(STATUS_OF[code], _response(STATUS_OF[code]))["content"]["application/json"]
+        examples = found.setdefault(STATUS_OF[code], _error_response(STATUS_OF[code]))["content"]["application/json"]
         examples["examples"][code.value] = {"value": _example(code)}
     return found
 
 
-def _response(status: int) -> dict[str, Any]:
+def _error_response(status: int) -> dict[str, Any]:
     return {
         "model": ErrorEnvelope,
         "description": HTTPStatus(status).phrase,
@@ -186,7 +191,7 @@ def _example(code: ErrorCode) -> dict[str, Any]:
     }
 
 
-def _unknown(message: str) -> ErrorCode:
+def _not_found_code(message: str) -> ErrorCode:
     """Every UnknownName begins with what there is none of."""
     found = message.removeprefix("there is no ").split(" ", 1)[0]
     try:
@@ -195,6 +200,6 @@ def _unknown(message: str) -> ErrorCode:
         return ErrorCode.NOT_FOUND
 
 
-def _text(message: str) -> str:
+def _encodable(message: str) -> str:
     """Half a surrogate pair cannot be sent."""
     return message.encode("utf-8", "backslashreplace").decode()

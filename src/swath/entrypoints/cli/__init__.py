@@ -1,1 +1,1 @@
-"""The command `swath`. One file per group of commands; main.py finds them when they are asked for."""
+"""The `swath` command line. Only the module of the command that was given is imported."""

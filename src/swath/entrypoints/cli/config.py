@@ -1,4 +1,4 @@
-"""`swath config show`: each setting with where it came from, and variables that look like settings and are none."""
+"""`swath config show`: each setting with its source, and SWATH_ variables that are not settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from swath.entrypoints.cli.options import json_option
 from swath.entrypoints.cli.output import print_json, print_table
-from swath.settings import Reading, Settings, masked, read
+from swath.settings import LoadedSettings, Settings, load, mask_setting
 
 __all__ = ["config", "unknown_variables"]
 
@@ -24,29 +24,29 @@ def config() -> None:
 @json_option
 def show(as_json: bool) -> None:
     """Show each setting and where it came from; secrets are masked."""
-    reading = read()
+    reading = load()
     if as_json:
         print_json(_as_json(reading))
         return
     print_table(
         ("setting", "value", "from"),
-        [(name, shown(reading, name), reading.origins[name].name) for name in Settings.__struct_fields__],
+        [(name, display_value(reading, name), reading.origins[name].name) for name in Settings.__struct_fields__],
     )
     click.echo(f"settings file: {reading.file or 'none'}")
     for line in unknown_variables(reading):
         click.echo(f"note: {line}", err=True)
 
 
-def shown(reading: Reading, name: str) -> str:
+def display_value(reading: LoadedSettings, name: str) -> str:
     """A setting as people may see it."""
     value = getattr(reading.settings, name)
     if value is None or value == ():
         return "none"
     text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return masked(name, text)
+    return mask_setting(name, text)
 
 
-def unknown_variables(reading: Reading) -> list[str]:
+def unknown_variables(reading: LoadedSettings) -> list[str]:
     """A line for each variable that nothing reads."""
     variables = [f"SWATH_{name.upper()}" for name in Settings.__struct_fields__]
     lines = []
@@ -57,13 +57,13 @@ def unknown_variables(reading: Reading) -> list[str]:
     return lines
 
 
-def _as_json(reading: Reading) -> dict[str, Any]:
+def _as_json(reading: LoadedSettings) -> dict[str, Any]:
     values = msgspec.structs.asdict(reading.settings)
     return {
         "file": None if reading.file is None else str(reading.file),
         "settings": {
             name: {
-                "value": _plain(name, value),
+                "value": _json_value(name, value),
                 "source": reading.origins[name].source,
                 "name": reading.origins[name].name,
             }
@@ -73,10 +73,10 @@ def _as_json(reading: Reading) -> dict[str, Any]:
     }
 
 
-def _plain(name: str, value: object) -> Any:
+def _json_value(name: str, value: object) -> Any:
     """Numbers, lists and nothing as they are, all else as the text that people may see."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, tuple):
-        return [_plain(name, one) for one in value]
-    return masked(name, str(value))
+        return [_json_value(name, one) for one in value]
+    return mask_setting(name, str(value))

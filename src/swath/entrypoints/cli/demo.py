@@ -1,4 +1,4 @@
-"""`swath demo` and `swath demo-site`: a county of our own, served, and scraped end to end."""
+"""`swath demo` and `swath demo-site`: serves the demo county, and scrapes it end to end."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 import click
 import msgspec
 
-from swath.backends.host.private_files import make_folder, make_private_file
+from swath.backends.private_files import make_folder, make_private_file
 from swath.bootstrap.scrapers import make_registry
 from swath.bootstrap.services import Services, open_services
+from swath.demo.county import DemoCountyServer, FaultSettings, serve_forever
 from swath.domain.job import JobStatus
 from swath.entrypoints.cli.exit_codes import ExitCode, exit_code_of
-from swath.entrypoints.cli.intake import take_in
-from swath.entrypoints.cli.order import Order
+from swath.entrypoints.cli.load_job import load_job
 from swath.entrypoints.cli.output import command, describe, print_json, status_json
-from swath.entrypoints.cli.progress import watching
-from swath.entrypoints.cli.run_job import work_until_ended
-from swath.entrypoints.cli.session import begin, run_async, stop_on_signals
-from swath.pipeline.finish.verify import VerifyReport, verify
+from swath.entrypoints.cli.progress import show_progress
+from swath.entrypoints.cli.run import run_until_ended
+from swath.entrypoints.cli.run_args import RunArgs
+from swath.entrypoints.cli.runtime import begin, run_async, stop_on_signals
+from swath.pipeline.results.verify.verifier import VerifyReport, verify
 from swath.settings import Settings
-from swath.testing.demo_county import DemoCounty, Switches, serve_forever
 
 __all__ = ["demo", "demo_site"]
 
@@ -39,27 +39,27 @@ def demo(parcels: int, concurrency: int, as_json: bool) -> int:
 
     The county answers slowly and fails now and then, as real ones do. Nothing leaves this machine.
     """
-    return run_async(_demo(begin(), parcels, concurrency, as_json))
+    return run_async(_run_demo(begin(), parcels, concurrency, as_json))
 
 
-async def _demo(settings: Settings, parcels: int, concurrency: int, as_json: bool) -> ExitCode:
+async def _run_demo(settings: Settings, parcels: int, concurrency: int, as_json: bool) -> ExitCode:
     stop = asyncio.Event()
     stop_on_signals(stop, "stopping the demo", settings.grace_seconds)
     job_id = f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
     make_folder(settings.data, settings.data_mode)
     items = await asyncio.to_thread(_write_parcels, settings.data / "demo" / f"{job_id}.csv", parcels)
-    troubles = Switches(latency_ms=20, latency_jitter_ms=20, failure_rate=0.005, rate_429=0.0025, seed=1)
-    order = Order(scraper="demo-county", items=str(items), job_id=job_id, concurrency=concurrency)
+    troubles = FaultSettings(latency_ms=20, latency_jitter_ms=20, failure_rate=0.005, rate_429=0.0025, seed=1)
+    order = RunArgs(scraper="demo-county", items=str(items), job_id=job_id, concurrency=concurrency)
     async with (
-        DemoCounty(troubles) as county,
+        DemoCountyServer(troubles) as county,
         open_services(msgspec.structs.replace(settings, demo_url=county.base_url)) as services,
     ):
         os.environ["SWATH_DEMO_URL"] = county.base_url  # noqa: TID251 tells the scraper, as a person would
         click.echo(f"The demo county is at {county.base_url}; {parcels:,} parcels to look up: {items}", err=True)
-        async with watching(quiet=as_json) as display:
+        async with show_progress(quiet=as_json) as display:
             registry = make_registry(settings)
-            status = await take_in(services, registry, order, display, stop)
-            status = await work_until_ended(services, registry, status, display, stop)
+            status = await load_job(services, registry, order, display, stop)
+            status = await run_until_ended(services, registry, status, display, stop)
         if not status.state.terminal:
             return ExitCode.INTERRUPTED
         report = await verify(services.store, services.storage, job_id)
@@ -67,7 +67,7 @@ async def _demo(settings: Settings, parcels: int, concurrency: int, as_json: boo
             print_json(status_json(status))
         else:
             traffic = f"{county.counters.requests:,} requests for {parcels:,} parcels"
-            await _show(services, status, report, traffic)
+            await _print_result(services, status, report, traffic)
         return exit_code_of(status) if report.ok else ExitCode.VERIFY_FAILED
 
 
@@ -84,12 +84,12 @@ def _write_parcels(path: Path, parcels: int) -> Path:
     return path
 
 
-async def _show(services: Services, status: JobStatus, report: VerifyReport, traffic: str) -> None:
+async def _print_result(services: Services, status: JobStatus, report: VerifyReport, traffic: str) -> None:
     job_id = status.job.job_id
     location = services.storage.location(job_id)
     click.echo(f"job {job_id} is {describe(status)} ({traffic})")
     click.echo(f"results:   {location}")
-    if (key := await _sample(services, job_id)) is not None:
+    if (key := await _sample_record_key(services, job_id)) is not None:
         record = (await services.storage.get(job_id, key)).decode("utf-8")
         click.echo(f"a record:  {location}/{key}\n           {record[:300]} …")
     click.echo(f"manifest:  {location}/job_metadata.json")
@@ -102,7 +102,7 @@ async def _show(services: Services, status: JobStatus, report: VerifyReport, tra
     click.echo(f"check it:  {command('jobs', 'verify', job_id)}")
 
 
-async def _sample(services: Services, job_id: str) -> str | None:
+async def _sample_record_key(services: Services, job_id: str) -> str | None:
     items = await services.store.items(job_id, limit=100)
     keys = (artifact.key for item in items for artifact in item.artifacts)
     return next((key for key in keys if key.endswith("/data.json")), None)
@@ -121,7 +121,7 @@ async def _sample(services: Services, job_id: str) -> str | None:
 def demo_site(host: str, port: int, **switches: float) -> None:
     """Only serve the demo county, until Ctrl-C. `SWATH_DEMO_URL` tells the scraper demo-county where it is."""
     try:
-        chosen = Switches().changed(switches)
+        chosen = FaultSettings().changed(switches)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     try:

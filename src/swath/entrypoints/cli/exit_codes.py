@@ -1,4 +1,4 @@
-"""Exit codes (C2), and which one a job's end gives."""
+"""Exit codes (C2), and the one for the state of a job."""
 
 from __future__ import annotations
 

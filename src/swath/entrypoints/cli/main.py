@@ -1,5 +1,4 @@
-"""The root of the command line: names the commands (lazy.py imports them), and turns errors into one line and an exit
-code (C2)."""
+"""The root of the command line: the table of commands, and the exit code and one-line message of each error (C2)."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ import click
 from swath import __version__
 from swath.domain.errors import StoreUnavailable, SwathError, UnknownName, UserError
 from swath.entrypoints.cli.exit_codes import ExitCode
-from swath.entrypoints.cli.lazy import LazyGroup
-from swath.entrypoints.cli.terminal import guard_terminals
-from swath.settings import completion_asked
+from swath.entrypoints.cli.lazy_group import LazyGroup
+from swath.entrypoints.cli.output import escape_terminal_output
+from swath.settings import is_shell_completion
 
 __all__ = ["main"]
 
@@ -28,12 +27,12 @@ COMMANDS: Final = {
     "serve": ("swath.entrypoints.cli.serve:serve", "Serve the REST API, and work on the jobs that it takes."),
     "jobs": ("swath.entrypoints.cli.jobs.commands:jobs", "Create, watch, manage and verify jobs."),
     "scraper": ("swath.entrypoints.cli.scrapers:scraper", "List and show scrapers."),
-    "recording": ("swath.entrypoints.cli.recording.commands:recording", "Import, check, try and show recordings."),
-    "keys": ("swath.entrypoints.cli.keys.commands:keys", "Make, list and revoke the keys of the API."),
+    "recording": ("swath.entrypoints.cli.recording:recording", "Import, check, try and show recordings."),
+    "keys": ("swath.entrypoints.cli.keys:keys", "Make, list and revoke the keys of the API."),
     "config": ("swath.entrypoints.cli.config:config", "Show the settings, and where each came from."),
-    "aws": ("swath.entrypoints.cli.aws.commands:aws", "Set up, look at and remove what Swath keeps on AWS."),
+    "aws": ("swath.entrypoints.cli.aws:aws", "Set up, look at and remove what Swath keeps on AWS."),
     "doctor": ("swath.entrypoints.cli.doctor.command:doctor", "Check this installation, and say what to do."),
-    "completion": ("swath.entrypoints.cli.completion:completion", "Print the script that completes words in a shell."),
+    "completion": ("swath.entrypoints.cli.options:completion", "Print the script that completes words in a shell."),
     "demo": ("swath.entrypoints.cli.demo:demo", "Scrape a county of our own, end to end."),
     "demo-site": ("swath.entrypoints.cli.demo:demo_site", "Only serve the demo county."),
 }
@@ -48,11 +47,11 @@ def root() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with one of the codes of C2."""
     _open_standard_files()
-    guard_terminals()
-    if completion_asked():
+    escape_terminal_output()
+    if is_shell_completion():
         root.main(prog_name="swath")  # answers the shell and exits
     stdout = sys.stdout
-    words = [_readable(word) for word in (sys.argv[1:] if arguments is None else arguments)]
+    words = [_as_text(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     try:
         code = root.main(args=words, prog_name="swath", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -61,12 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BaseException as error:  # noqa: BLE001 the last net: one line for people, the rest on request
         if isinstance(error, BrokenPipeError) or sys.stdout is not stdout:
             sys.exit(ExitCode.INTERNAL)  # whoever read our output has gone, and click has put stdout out of harm's way
-        code, message = _told(error)
+        code, message = _exit_code_and_message(error)
         click.echo(f"swath: {message}", err=True)
     sys.exit(code if isinstance(code, int) else ExitCode.COMPLETE)
 
 
-def _told(error: BaseException) -> tuple[ExitCode, str]:
+def _exit_code_and_message(error: BaseException) -> tuple[ExitCode, str]:
     """Exit code and one line. An exit that is not ours is an error: a script must not take it for the job's."""
     match error:
         case click.exceptions.Abort() | KeyboardInterrupt():
@@ -81,13 +80,13 @@ def _told(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.INTERNAL, f"{error}; nothing is lost: run the same command again when that is over"
         case SwathError():
             return ExitCode.INTERNAL, str(error)
-    return _told_unforeseen(error)
+    return _unexpected_error(error)
 
 
-def _told_unforeseen(error: BaseException) -> tuple[ExitCode, str]:
+def _unexpected_error(error: BaseException) -> tuple[ExitCode, str]:
     """The same for what is not of our own making."""
     match error:
-        case OSError() if _came_from_printing(error):
+        case OSError() if _is_output_error(error):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would try again at exit, and complain
             return ExitCode.INTERNAL, f"stdout cannot be written: {error.strerror}"
         case UnicodeEncodeError() if "\ud800" <= error.object[error.start] <= "\udfff":
@@ -95,13 +94,13 @@ def _told_unforeseen(error: BaseException) -> tuple[ExitCode, str]:
         case SystemExit():
             return ExitCode.INTERNAL, f"internal error: something called exit({error.code})"
     logging.getLogger("swath").debug("internal error", exc_info=error)
-    from swath.observe.logs import masked  # for a command that went wrong, not for each
+    from swath.observability.logs import mask_text  # for a command that went wrong, not for each
 
-    shown = masked(f"internal error: {type(error).__name__}: {error}")  # whoever wrote it did not know our secrets
+    shown = mask_text(f"internal error: {type(error).__name__}: {error}")  # whoever wrote it did not know our secrets
     return ExitCode.INTERNAL, f"{shown} (SWATH_LOG_LEVEL=debug shows where)"
 
 
-def _readable(word: str) -> str:
+def _as_text(word: str) -> str:
     """A word that is not UTF-8 names a file, or nothing that we have: no store can hold it."""
     if word.isprintable() or not any("\ud800" <= character <= "\udfff" for character in word):
         return word
@@ -110,7 +109,7 @@ def _readable(word: str) -> str:
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _came_from_printing(error: OSError) -> bool:
+def _is_output_error(error: OSError) -> bool:
     return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 

@@ -1,27 +1,149 @@
-"""How commands print: JSON for machines, tables and one-line summaries for people."""
+"""How commands print: JSON for programs, tables and one-line summaries for people.
+
+Values of items, pages and recordings end up in the output, so control characters and direction marks are escaped on
+terminals as in JSON, which keeps it valid. Files and pipes get the text unchanged.
+"""
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO
 
 import click
 
-from swath.entrypoints.cli.terminal import bold_line
-
 if TYPE_CHECKING:
-    from swath.domain.ending import Ending
-    from swath.domain.job import Counts, JobStatus
+    from swath.domain.job import Counts, JobEnding, JobStatus
 
-__all__ = ["command", "counted", "describe", "print_json", "print_table", "span", "status_json", "troubles", "waiting"]
+__all__ = [
+    "command",
+    "describe",
+    "duration_text",
+    "escape_control",
+    "escape_terminal_output",
+    "escaped_streams",
+    "plural",
+    "print_bold",
+    "print_json",
+    "print_table",
+    "raw_stderr",
+    "status_json",
+    "status_notes",
+    "waiting_text",
+]
+
+# C0 without tab and line feed, DEL, C1, and what sets a direction. A carriage return may end a line.
+_UNSAFE: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|\r(?!\n)"
+)
+
+
+def escape_control(text: str) -> str:
+    """The text with each unsafe character as `\\uXXXX`."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def escape_terminal_output() -> None:
+    """Guards stdout and stderr, each if it is a terminal."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and stream.isatty():
+            guarded = _EscapingBuffer(stream.buffer, stream.encoding)
+            text = io.TextIOWrapper(
+                guarded, encoding=stream.encoding, errors="backslashreplace", newline="\n", write_through=True
+            )
+            setattr(sys, name, text)
+
+
+def print_bold(text: str) -> None:
+    """A line on stdout, bold on a terminal."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if not isinstance(buffer, _EscapingBuffer):
+        click.echo(text)
+        return
+    buffer.style(b"\x1b[1m")
+    click.echo(text, nl=False)
+    buffer.style(b"\x1b[0m")
+    click.echo()
+
+
+def raw_stderr() -> TextIO:
+    """For a progress bar, which moves the cursor itself; whoever writes to it cleans what it is told."""
+    return sys.stderr if sys.__stderr__ is None else sys.__stderr__
+
+
+@contextmanager
+def escaped_streams() -> Iterator[None]:
+    """While a progress bar has taken the place of the standard streams: what is printed above it."""
+    former = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = _EscapingText(former[0]), _EscapingText(former[1])
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = former
+
+
+class _EscapingBuffer(io.BufferedIOBase):
+    """Both ways to print end here: text, encoded by the stream above, and bytes of exports."""
+
+    def __init__(self, inner: BinaryIO, encoding: str) -> None:
+        self._inner = inner
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+        self._held = ""  # a carriage return, until it is known what comes after
+
+    @property
+    def name(self) -> str:
+        return "<terminal>"
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._inner.fileno()
+
+    def write(self, data: Any) -> int:
+        text = self._held + self._decoder.decode(bytes(data))
+        self._held = "\r" if text.endswith("\r") else ""
+        self._inner.write(escape_control(text.removesuffix(self._held)).encode(self._encoding, "backslashreplace"))
+        self._inner.flush()
+        return len(data)
+
+    def style(self, sequence: bytes) -> None:
+        """A sequence of ours."""
+        self._inner.write(sequence)
+
+    def flush(self) -> None:
+        self._inner.flush()
+
+
+class _EscapingText:
+    """A text stream to which nothing unsafe is written."""
+
+    def __init__(self, inner: TextIO) -> None:
+        self._inner = inner
+
+    def write(self, text: str) -> int:
+        self._inner.write(escape_control(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
 
 GAP: Final = "  "
-SHORTEST: Final = 12  # what is left of a column that gives way: less would name nothing
+MIN_SHORTENED_WIDTH: Final = 12  # what is left of a column that gives way: less would name nothing
 
 
 def command(*words: str) -> str:
@@ -32,7 +154,7 @@ def command(*words: str) -> str:
     return shlex.join(["swath" if known else str(called), *words])
 
 
-def counted(number: int, what: str) -> str:
+def plural(number: int, what: str) -> str:
     """So many of something: 1 item, 2 items."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
@@ -46,9 +168,9 @@ def status_json(status: JobStatus) -> dict[str, Any]:
     """A job for machines, without what may be secret in its `callback_url`: the same that a controller tells of it."""
     told = status.as_json()
     if told["callback_url"] is not None:
-        from swath.web.address import shown  # slow to import, and few jobs have one
+        from swath.fetch.url import redacted  # slow to import, and few jobs have one
 
-        told["callback_url"] = shown(told["callback_url"])
+        told["callback_url"] = redacted(told["callback_url"])
     return told
 
 
@@ -56,23 +178,23 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], shorten: S
     """A line for each row. Where a terminal is too narrow, columns of `shorten` give way, then the last ones go."""
     from rich.cells import cell_len  # slow to import, and `--json` does without
 
-    lines = [tuple(header), *(tuple(_plain(cell) for cell in row) for row in rows)]
+    lines = [tuple(header), *(tuple(_printable(cell) for cell in row) for row in rows)]
     natural = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     widths = natural
     if sys.stdout.isatty():
-        widths = _fitted(natural, frozenset(map(header.index, shorten)), shutil.get_terminal_size().columns)
+        widths = _fit_widths(natural, frozenset(map(header.index, shorten)), shutil.get_terminal_size().columns)
     for number, line in enumerate(lines):
         cells = zip(line, widths, strict=False)  # what does not fit has no width
         text = GAP.join(_cell(cell, width) for cell, width in cells).rstrip()
-        (bold_line if number == 0 else click.echo)(text)
+        (print_bold if number == 0 else click.echo)(text)
 
 
-def _fitted(natural: Sequence[int], elastic: frozenset[int], room: int) -> list[int]:
+def _fit_widths(natural: Sequence[int], elastic: frozenset[int], room: int) -> list[int]:
     """Widths of as many columns as fit, from the left; all of them if none may give way."""
     if not elastic:
         return list(natural)
     widths = list(natural)
-    while len(widths) > 1 and _least(widths, elastic) > room:
+    while len(widths) > 1 and _min_length(widths, elastic) > room:
         widths.pop()
     while _length(widths) > room:
         widest = max((at for at in elastic if at < len(widths)), key=lambda at: widths[at])
@@ -82,8 +204,8 @@ def _fitted(natural: Sequence[int], elastic: frozenset[int], room: int) -> list[
     return widths
 
 
-def _least(widths: Sequence[int], elastic: frozenset[int]) -> int:
-    return _length([min(width, SHORTEST) if at in elastic else width for at, width in enumerate(widths)])
+def _min_length(widths: Sequence[int], elastic: frozenset[int]) -> int:
+    return _length([min(width, MIN_SHORTENED_WIDTH) if at in elastic else width for at, width in enumerate(widths)])
 
 
 def _length(widths: Sequence[int]) -> int:
@@ -96,7 +218,7 @@ def _cell(text: str, width: int) -> str:
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
-def _plain(cell: str) -> str:
+def _printable(cell: str) -> str:
     """Text from files and sites must not move the cursor."""
     return "".join(c if c.isprintable() else "·" for c in cell)
 
@@ -104,17 +226,17 @@ def _plain(cell: str) -> str:
 def describe(status: JobStatus) -> str:
     """One line on where a job stands."""
     counts = status.counts
-    parts = [f"{status.state.value}: {counts.ended:,} of {counts.total:,} done", _successes(counts)]
+    parts = [f"{status.state.value}: {counts.ended:,} of {counts.total:,} done", _success_text(counts)]
     if counts.failed:
         kinds = ", ".join(f"{kind} {n:,}" for kind, n in sorted(status.failures.items(), key=lambda kv: -kv[1]))
         parts.append(f"{counts.failed:,} failed ({kinds})")
     parts += [f"{n:,} {word}" for n, word in ((counts.skipped, "skipped"), (counts.cancelled, "cancelled")) if n]
     if status.cache_hits:
-        parts.append(f"{counted(status.cache_hits, 'answer')} from the cache")
-    return ", ".join([*parts, *troubles(status)])
+        parts.append(f"{plural(status.cache_hits, 'answer')} from the cache")
+    return ", ".join([*parts, *status_notes(status)])
 
 
-def troubles(status: JobStatus) -> list[str]:
+def status_notes(status: JobStatus) -> list[str]:
     """What keeps a job from going on as it should, in a few words each."""
     found = []
     if status.generation > 1:
@@ -126,16 +248,18 @@ def troubles(status: JobStatus) -> list[str]:
     elif status.stopping is not None and not status.state.terminal:
         found.append("stopping")
     if status.missing_items:
-        from swath.domain.manifest import MISSING_KEY
+        from swath.domain.manifest import MISSING_ITEMS_KEY
 
-        them = counted(status.missing_items, "item")
-        found.append(f"files of {them} are gone: `jobs retry --items` takes {MISSING_KEY} of its results")
+        them = plural(status.missing_items, "item")
+        found.append(f"files of {them} are gone: `jobs retry --items` takes {MISSING_ITEMS_KEY} of its results")
     if status.waiting_for is not None:
-        found.append(waiting(status))
+        found.append(waiting_text(status))
     if status.ending is not None:
-        found.append(_ending(status.job.job_id, status.ending))
+        found.append(_ending_text(status.job.job_id, status.ending))
     found += [
-        f"site {site.name} is left alone, {site.why}: {span(site.waits_seconds)}" for site in status.sites if site.why
+        f"site {site.name} is left alone, {site.why}: {duration_text(site.waits_seconds)}"
+        for site in status.sites
+        if site.why
     ]
     found += [
         f"site {site.name} asked us to slow down: {site.requests_per_second:.3g}/s"
@@ -147,30 +271,30 @@ def troubles(status: JobStatus) -> list[str]:
     return found
 
 
-def waiting(status: JobStatus) -> str:
+def waiting_text(status: JobStatus) -> str:
     """What a job waits for, and which process it has to wait for."""
     held = f", which is held by {status.held_by}" if status.held_by is not None else ""
-    why = f": {_plain(status.waiting_reason)}" if status.waiting_reason else ""
+    why = f": {_printable(status.waiting_reason)}" if status.waiting_reason else ""
     return f"waiting for the {status.waiting_for}{held}{why}"
 
 
-def _ending(job_id: str, ending: Ending) -> str:
+def _ending_text(job_id: str, ending: JobEnding) -> str:
     """What its last steps are doing."""
-    from swath.domain.ending import TELL_DEATHS  # most commands never come here
+    from swath.domain.job import ALERT_DEATHS  # most commands never come here
 
     if ending.retry_seconds is None:
         far = f" {ending.done:,} of {ending.total:,}" if ending.total else ""
         return f"ending: {ending.step.value.replace('_', ' ')}{far}"
-    told = f"its ending has killed a worker {counted(ending.deaths, 'time')}, next try in {span(ending.retry_seconds)}"
-    return f"{told}; to try at once: `{command('jobs', 'resume', job_id)}`" if ending.deaths >= TELL_DEATHS else told
+    told = f"its ending has killed a worker {plural(ending.deaths, 'time')}, next try in {duration_text(ending.retry_seconds)}"
+    return f"{told}; to try at once: `{command('jobs', 'resume', job_id)}`" if ending.deaths >= ALERT_DEATHS else told
 
 
-def _successes(counts: Counts) -> str:
+def _success_text(counts: Counts) -> str:
     found = f"{counts.success:,} success"
     return f"{found} ({counts.not_found:,} not found)" if counts.not_found else found
 
 
-def span(seconds: float | None) -> str:
+def duration_text(seconds: float | None) -> str:
     """A length of time as people say it."""
     if seconds is None:
         return "?"

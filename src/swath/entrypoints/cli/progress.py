@@ -1,11 +1,12 @@
-"""Live progress of a job: a bar where somebody watches, a line now and then where output goes to a file."""
+"""Progress of a job or an export: a bar on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
 import click
@@ -14,15 +15,21 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from swath.domain.job import JobStatus
-from swath.entrypoints.cli.output import describe, span, troubles
-from swath.entrypoints.cli.terminal import clean, cleaned, unguarded_stderr
+from swath.entrypoints.cli.output import (
+    describe,
+    duration_text,
+    escape_control,
+    escaped_streams,
+    raw_stderr,
+    status_notes,
+)
 
-__all__ = ["Display", "watching"]
+__all__ = ["ProgressDisplay", "StepCounter", "show_progress", "show_steps"]
 
 LINE_SECONDS = 5.0
 
 
-class Display(Protocol):
+class ProgressDisplay(Protocol):
     """Shows where a job stands, again and again."""
 
     def show(self, status: JobStatus) -> None:
@@ -51,17 +58,17 @@ class _Bar:
         failed = " ".join(f"{kind} {n:,}" for kind, n in sorted(status.failures.items(), key=lambda kv: -kv[1]))
         detail = (
             f"{counts.ended:,}/{counts.total:,}  {status.items_per_second:,.1f}/s  "
-            f"ETA {span(status.eta_seconds)}  {counts.queued + counts.in_progress} running"
+            f"ETA {duration_text(status.eta_seconds)}  {counts.queued + counts.in_progress} running"
         )
         if failed:
-            detail += f"  [red]failed: {escape(clean(failed))}[/red]"
-        detail += "".join(f"  [yellow]{escape(clean(trouble))}[/yellow]" for trouble in troubles(status))
+            detail += f"  [red]failed: {escape(escape_control(failed))}[/red]"
+        detail += "".join(f"  [yellow]{escape(escape_control(trouble))}[/yellow]" for trouble in status_notes(status))
         self._progress.update(
             self._task, description=status.state.value, total=counts.total, completed=counts.ended, detail=detail
         )
 
     def note(self, text: str) -> None:
-        self._progress.console.print(clean(text), markup=False, highlight=False)
+        self._progress.console.print(escape_control(text), markup=False, highlight=False)
 
 
 class _Lines:
@@ -75,7 +82,7 @@ class _Lines:
         self._say(f"loading: {rows:,} rows")
 
     def show(self, status: JobStatus) -> None:
-        pace = f"{status.items_per_second:,.1f} items/s, ETA {span(status.eta_seconds)}"
+        pace = f"{status.items_per_second:,.1f} items/s, ETA {duration_text(status.eta_seconds)}"
         self._say(f"{describe(status)}; {pace}")
 
     def note(self, text: str) -> None:
@@ -88,7 +95,7 @@ class _Lines:
             click.echo(line, err=True)
 
 
-class _Silence:
+class _NoProgress:
     def loading(self, rows: int) -> None:
         pass
 
@@ -100,18 +107,66 @@ class _Silence:
 
 
 @asynccontextmanager
-async def watching(*, quiet: bool) -> AsyncIterator[Display]:
+async def show_progress(*, quiet: bool) -> AsyncIterator[ProgressDisplay]:
     """The display that fits where stderr goes; stdout is left to results."""
     if quiet:
-        yield _Silence()
+        yield _NoProgress()
     elif not sys.stderr.isatty():
         yield _Lines()
     else:
         columns = (TextColumn("{task.description:>10}"), BarColumn(None), TextColumn("{task.fields[detail]}"))
         with (
-            Progress(
-                *columns, console=Console(file=unguarded_stderr()), refresh_per_second=8, transient=True
-            ) as progress,
-            cleaned(),
+            Progress(*columns, console=Console(file=raw_stderr()), refresh_per_second=8, transient=True) as progress,
+            escaped_streams(),
         ):
             yield _Bar(progress)
+
+
+class StepCounter(Protocol):
+    """Hears of each step."""
+
+    def add(self, steps: int) -> None:
+        """So many more are done."""
+        ...
+
+
+class _StepLines:
+    """Nothing of what is over soon."""
+
+    def __init__(self, total: int, what: str) -> None:
+        self._total = total
+        self._what = what
+        self._done = 0
+        self._began_at = self._told_at = time.monotonic()
+
+    def add(self, steps: int) -> None:
+        self._done += steps
+        now = time.monotonic()
+        if now - self._told_at >= LINE_SECONDS and self._done:
+            self._told_at = now
+            left = (now - self._began_at) * max(0, self._total - self._done) / self._done
+            share = min(1.0, self._done / max(1, self._total))
+            click.echo(f"{self._what}: {share:.0%}, ETA {duration_text(left)}", err=True)
+
+
+@contextmanager
+def show_steps(total: int, what: str = "exporting") -> Iterator[StepCounter]:
+    """The display that fits where stderr goes; stdout is left to what is exported."""
+    if not sys.stderr.isatty():
+        yield _StepLines(total, what)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(None), TaskProgressColumn(), TextColumn("ETA"), TimeRemainingColumn())
+    with (
+        Progress(*columns, console=Console(file=raw_stderr()), refresh_per_second=8, transient=True) as progress,
+        escaped_streams(),
+    ):
+        task = progress.add_task("", total=total)
+
+        class Bar:
+            def add(self, steps: int) -> None:
+                progress.advance(task, steps)
+
+        yield Bar()

@@ -1,4 +1,4 @@
-"""`swath scraper list|show`: what can be run here."""
+"""`swath scraper list|show`: the scrapers that can be run here."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import click
 
 from swath.bootstrap.scrapers import make_registry
 from swath.entrypoints.cli.output import print_json, print_table
-from swath.entrypoints.cli.session import begin
-from swath.kit.declare import ScraperInfo
+from swath.entrypoints.cli.runtime import begin
+from swath.sdk.declaration import ScraperInfo
 
 __all__ = ["scraper"]
 

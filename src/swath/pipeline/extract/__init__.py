@@ -1,1 +1,1 @@
-"""Records from pages: right after fetching, and again later over what is stored."""
+"""Extracts records from fetched or stored pages."""

@@ -1,1 +1,1 @@
-"""The end of the path: an item's files, the manifest that balances, and the check that everything is still there."""
+"""Brings a job whose items have all ended to its terminal state, and deletes jobs."""

@@ -1,8 +1,8 @@
-"""Remover: deletes a job that was marked for it, or whose retention is over, with all its data.
+"""Deletes a job that was marked for deletion or is past its retention, with all its data.
 
-Before: somebody asked for it, or the job ended long ago. Versions of its results go first, then its files, then the
-rows in pieces, so whoever dies on the way leaves a job that the next one finds still marked. Every worker runs one;
-`swath jobs delete` does too.
+Versions of its results go first, then its files, then its rows in pieces: a job whose deletion was interrupted is
+still
+marked.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import Final, Protocol
 from swath.domain.errors import Conflict, FolderUnusable, LeaseLost, SwathError, UnknownName
 from swath.domain.job import JobStatus
 from swath.domain.lease import Lease
+from swath.domain.result_versions import current_job_id, version_job_id
 from swath.domain.transitions import JobState
-from swath.domain.versions import current_job_id, version_job_id
-from swath.observe.crash_points import reach
-from swath.pipeline.finish.hold import EndingBook, Hold
-from swath.pipeline.finish.put_offs import PutOffs
+from swath.observability.crash_points import reach
+from swath.pipeline.finish.ending_lease import EndingLease, EndingStore
+from swath.pipeline.retrying import FailureBackoff
 from swath.ports.clock import Clock
 from swath.ports.job_control import JobControl
 from swath.ports.job_store import JobStore
 from swath.ports.result_storage import ResultStorage
 
-__all__ = ["RemovalBook", "Remover", "mark_for_deletion"]
+__all__ = ["DeletionStore", "Remover", "mark_for_deletion"]
 
 _PURGE_ITEMS: Final = 5_000
 
 _log = logging.getLogger("swath.deletion")
 
 
-class RemovalBook(EndingBook, JobStore, JobControl, Protocol):
+class DeletionStore(EndingStore, JobStore, JobControl, Protocol):
     """The right to delete comes from one part; the others know and mark the versions that go with a job."""
 
 
-class _NotYet(SwathError):
+class _VersionBusy(SwathError):
     """A version of the job still runs, or somebody else deletes it."""
 
 
-async def mark_for_deletion(store: RemovalBook, job_id: str) -> JobStatus:
+async def mark_for_deletion(store: DeletionStore, job_id: str) -> JobStatus:
     """What `JobControl.delete` does, for people. Raises Conflict also when readers get the results of this job in the
     place of another's, and when a version of it is being made."""
     job = (await store.status(job_id)).job
@@ -75,14 +75,14 @@ class Remover:
     """A service: `run_once` deletes at most one job with its versions; with `job_id` none but that."""
 
     def __init__(
-        self, book: RemovalBook, storage: ResultStorage, clock: Clock, worker_id: str, *, job_id: str | None = None
+        self, book: DeletionStore, storage: ResultStorage, clock: Clock, worker_id: str, *, job_id: str | None = None
     ) -> None:
         self._book = book
         self._storage = storage
         self._clock = clock
         self._worker_id = worker_id
         self._job_id = job_id
-        self._put_offs = PutOffs[str](clock)
+        self._put_offs = FailureBackoff[str](clock)
 
     async def run_once(self) -> str | None:
         """Deletes one job and answers with its id; None when there is none, or another remover has taken it over, or a
@@ -103,7 +103,7 @@ class Remover:
         return deleted
 
     async def _delete(self, lease: Lease) -> str | None:
-        _log.info("job %s: deleting it, because %s", lease.job.job_id, _why(lease))
+        _log.info("job %s: deleting it, because %s", lease.job.job_id, _deletion_reason(lease))
         try:
             await self._remove(lease)
         except LeaseLost:
@@ -111,14 +111,14 @@ class Remover:
         except BaseException as error:  # also when cancelled: the next remover need not wait until the lease runs out
             with suppress(SwathError):
                 await self._book.release(lease.worker_id, lease.fence)
-            if isinstance(error, _NotYet):
+            if isinstance(error, _VersionBusy):
                 return None
             raise
         _log.info("job %s: deleted", lease.job.job_id)
         return lease.job.job_id
 
     async def _remove(self, lease: Lease) -> None:
-        job_id, hold = lease.job.job_id, Hold(self._book, self._clock, lease)
+        job_id, hold = lease.job.job_id, EndingLease(self._book, self._clock, lease)
         for made in await _versions(self._book, job_id):
             await hold.during(self._remove_version(made))
         await self._let_readers_go(lease)
@@ -133,11 +133,11 @@ class Remover:
         with suppress(UnknownName):
             if not made.state.terminal and made.state is not JobState.LOADING and not made.deleting:
                 await self._book.cancel(job_id)
-                raise _NotYet(f"version {job_id!r} has to end first")
+                raise _VersionBusy(f"version {job_id!r} has to end first")
             await self._book.delete(job_id)
             lease = await self._book.claim_deletion(self._worker_id, job_id)
             if lease is None or await self._delete(lease) is None:
-                raise _NotYet(f"another worker deletes version {job_id!r}")
+                raise _VersionBusy(f"another worker deletes version {job_id!r}")
 
     async def _let_readers_go(self, lease: Lease) -> None:
         """A version can come here by itself, by a retention of its own: readers then get the first one again."""
@@ -148,7 +148,7 @@ class Remover:
                     await self._book.set_current(scraped_id, 1)
 
 
-def _why(lease: Lease) -> str:
+def _deletion_reason(lease: Lease) -> str:
     if lease.due_since is None:
         return "it is marked for deletion"
     since = dt.datetime.fromtimestamp(lease.due_since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

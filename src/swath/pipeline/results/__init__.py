@@ -1,1 +1,1 @@
-"""What people do with results: read many at once, export them, compare them, trace a value to its page."""
+"""What people do with the results of a job: verify, export, compare, trace, extract again."""

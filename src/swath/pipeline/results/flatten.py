@@ -1,7 +1,7 @@
-"""Nested records as one row of named values, by rules that never depend on other records (docs/how-to/export.md).
+"""Flattens nested records to one row of named values, by rules that never depend on other records.
 
-Objects become dotted columns, lists JSON text; where values are compared, lists stay lists. Different places in a
-record never share a column, and no column of a record has the name of a provenance column.
+Objects become dotted columns, lists JSON text; where values are compared, lists stay lists. Two places in a record
+never share a column, and no column has the name of a provenance column.
 """
 
 from __future__ import annotations
@@ -12,7 +12,17 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["OURS", "VALUE", "Scalar", "Value", "as_text", "flatten", "json_text", "same_value", "values_of"]
+__all__ = [
+    "PROVENANCE_PREFIX",
+    "VALUE_COLUMN",
+    "Scalar",
+    "Value",
+    "cell_text",
+    "flatten",
+    "same_value",
+    "to_json_text",
+    "values_of",
+]
 
 Scalar = str | int | float | bool | None
 """What a cell can hold."""
@@ -20,8 +30,8 @@ Scalar = str | int | float | bool | None
 Value = Scalar | list[Any] | dict[str, Any]
 """What a field can be: a list as a whole, and an object only if there is nothing in it."""
 
-OURS: Final = "_"  # what provenance columns begin with; a record's own names that do get a second one
-VALUE: Final = "value"  # the column of a record that is no object
+PROVENANCE_PREFIX: Final = "_"  # what provenance columns begin with; a record's own names that do get a second one
+VALUE_COLUMN: Final = "value"  # the column of a record that is no object
 
 
 def flatten(record: Any, under: str | None = None) -> dict[str, Scalar]:
@@ -35,7 +45,7 @@ def flatten(record: Any, under: str | None = None) -> dict[str, Scalar]:
 def values_of(record: Any, under: str | None = None) -> dict[str, Value]:
     """The same by the same names, but each value as it is, so that a list is not the text that it would be written
     as."""
-    return _by_name(record, under, _as_it_is)
+    return _by_name(record, under, _unchanged)
 
 
 def _by_name(record: Any, under: str | None, made: Callable[[Any], Any]) -> dict[str, Any]:
@@ -44,7 +54,7 @@ def _by_name(record: Any, under: str | None, made: Callable[[Any], Any]) -> dict
         _put(flat, under, record, made)
         return flat
     if not isinstance(record, dict):
-        flat[VALUE] = made(record)
+        flat[VALUE_COLUMN] = made(record)
         return flat
     for key, value in record.items():
         name = _column(key)
@@ -58,7 +68,7 @@ def _by_name(record: Any, under: str | None, made: Callable[[Any], Any]) -> dict
 @lru_cache(4_096)  # records have the same names again and again
 def _column(key: str) -> str:
     name = _escaped(key)
-    return OURS + name if name.startswith(OURS) else name
+    return PROVENANCE_PREFIX + name if name.startswith(PROVENANCE_PREFIX) else name
 
 
 def _put(flat: dict[str, Any], column: str, value: Any, made: Callable[[Any], Any]) -> None:
@@ -77,23 +87,23 @@ def _escaped(key: str) -> str:
 def _cell(value: Any) -> Scalar:
     if value is None or isinstance(value, (str, int, float)):
         return value
-    return json_text(value)
+    return to_json_text(value)
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def json_text(value: Any) -> str:
+def to_json_text(value: Any) -> str:
     """Compact, in the order that it has."""
     return msgspec.json.encode(value).decode()
 
 
-def as_text(value: Value) -> str:
+def cell_text(value: Value) -> str:
     """A cell where all is text: JSON, but for text itself; nothing for null."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json_text(value)
+    return value if isinstance(value, str) else to_json_text(value)
 
 
 def same_value(before: Value, after: Value) -> bool:

@@ -1,1 +1,1 @@
-"""What the workers of a fleet know together of sites, in the table."""
+"""Rates, slots and circuits of sites, shared by a fleet in DynamoDB."""

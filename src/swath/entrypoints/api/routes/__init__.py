@@ -1,1 +1,1 @@
-"""One module for each group of endpoints; each has a `router`, and app.py includes them."""
+"""The endpoints of the API. Each module has one router; `app.py` mounts them all."""

@@ -1,4 +1,4 @@
-"""`GET /jobs/{id}/events` and `GET /events`: how jobs go on, as server-sent events (I2). Before: hub.py hears of it."""
+"""`GET /jobs/{id}/events` and `GET /events`: status changes as server-sent events (I2)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Header, Request, Response
 
 from swath.domain.service_key import Scope
+from swath.entrypoints.api.auth import Caller
 from swath.entrypoints.api.controller import Control, Controller
-from swath.entrypoints.api.doorkeeper import Caller
-from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
-from swath.entrypoints.api.event_stream import EventStream
-from swath.entrypoints.api.gate import hold_until_the_end, needs
-from swath.entrypoints.api.paths import JobId
-from swath.entrypoints.api.routing import ApiRoute
-from swath.entrypoints.api.topics import BACK_SECONDS
-from swath.entrypoints.api.watch import Event, Watch, status_event
+from swath.entrypoints.api.errors import ApiError, ErrorCode, error_responses
+from swath.entrypoints.api.event_stream import EventStreamResponse, JobEvent, Subscription, status_event
+from swath.entrypoints.api.events import CLOCK_SKEW_SECONDS
+from swath.entrypoints.api.routing import ApiRoute, JobId, hold_until_response_end, needs
 
 __all__ = ["router"]
 
@@ -34,7 +31,7 @@ _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     }
 }
 _TIME_ID: Final = re.compile(r"(\d{1,15})-[0-9a-f-]+")
-Reader = Annotated[Caller, Depends(needs(Scope.READ))]
+CallerWithRead = Annotated[Caller, Depends(needs(Scope.READ))]
 LastEventId = Annotated[str | None, Header(max_length=200)]
 
 
@@ -44,59 +41,59 @@ LastEventId = Annotated[str | None, Header(max_length=200)]
     responses={
         **_STREAM,
         204: {"description": "The job has ended, and the caller has seen that: there is no need to come again."},
-        **declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE),
+        **error_responses(ErrorCode.JOB_NOT_FOUND, ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE),
     },
 )
 async def job_events(
-    job_id: JobId, controller: Control, request: Request, caller: Reader, last_event_id: LastEventId = None
+    job_id: JobId, controller: Control, request: Request, caller: CallerWithRead, last_event_id: LastEventId = None
 ) -> Response:
     """One job: its status now, and whenever it changes, at most five times a second. Ends when the job
     does, and when the key of the caller is revoked or expires."""
     event = status_event(await controller.services.status(job_id))
     if event.last and event.event_id == last_event_id:
         return Response(status_code=204)
-    _take_a_place(controller, request, caller)
+    _reserve_stream(controller, request, caller)
 
     @asynccontextmanager
-    async def watching() -> AsyncIterator[Watch]:
+    async def watching() -> AsyncIterator[Subscription]:
         with controller.hub.watching(job_id, last_event_id) as watch:
             yield watch
 
-    return EventStream(watching(), still_admitted=_still_admitted(controller, caller))
+    return EventStreamResponse(watching(), still_admitted=_key_check(controller, caller))
 
 
 @router.get(
     "/events",
     response_class=Response,
-    responses={**_STREAM, **declared(ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE)},
+    responses={**_STREAM, **error_responses(ErrorCode.RATE_LIMITED, ErrorCode.STORE_UNAVAILABLE)},
 )
 async def all_events(
-    controller: Control, request: Request, caller: Reader, last_event_id: LastEventId = None
+    controller: Control, request: Request, caller: CallerWithRead, last_event_id: LastEventId = None
 ) -> Response:
     """All jobs that have not ended, and whatever changes; scrapes on demand are left out. Goes on until the
     controller stops, or the key of the caller is revoked or expires.
 
     With `Last-Event-ID` also those that have ended since then.
     """
-    _take_a_place(controller, request, caller)
+    _reserve_stream(controller, request, caller)
     found = _TIME_ID.fullmatch(last_event_id or "")
-    since = None if found is None else int(found[1]) / 1_000 - BACK_SECONDS
+    since = None if found is None else int(found[1]) / 1_000 - CLOCK_SKEW_SECONDS
     clock = controller.services.clock
 
-    def timed(event: Event) -> bytes:
+    def timed(event: JobEvent) -> bytes:
         """Of all jobs together only the time says what a reader has seen."""
         return event.encode(f"{int(clock.now() * 1_000)}-{event.event_id}")
 
-    return EventStream(controller.hub.watching_all(since), timed, still_admitted=_still_admitted(controller, caller))
+    return EventStreamResponse(controller.hub.watching_all(since), timed, still_admitted=_key_check(controller, caller))
 
 
-def _still_admitted(controller: Controller, caller: Caller) -> Callable[[], Awaitable[bool]]:
+def _key_check(controller: Controller, caller: Caller) -> Callable[[], Awaitable[bool]]:
     return partial(controller.doorkeeper.still_admits, caller)
 
 
-def _take_a_place(controller: Controller, request: Request, caller: Caller) -> None:
+def _reserve_stream(controller: Controller, request: Request, caller: Caller) -> None:
     """For as long as the stream goes on. Raises ApiError."""
     if controller.hub.streams_ended:
         told = "the controller stops, so no stream begins any more"
         raise ApiError(ErrorCode.RATE_LIMITED, told, retry_after=RETRY_AFTER_SECONDS)
-    hold_until_the_end(request, controller.shares.stream(caller, controller.settings.streams_per_key))
+    hold_until_response_end(request, controller.shares.stream(caller, controller.settings.streams_per_key))

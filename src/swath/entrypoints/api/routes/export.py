@@ -1,4 +1,4 @@
-"""`GET /jobs/{id}/export`: all records of a job in the form that other tools read (R5). After: exports.py."""
+"""`GET /jobs/{id}/export`: all records of a job in a format that other tools read (R5)."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from swath.domain.service_key import Scope
 from swath.entrypoints.api.controller import Control
-from swath.entrypoints.api.edge import segment_text
-from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
-from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.inert import BYTES_TYPE, accepts_bytes_only, file_name, inert
-from swath.entrypoints.api.routing import ApiRoute
-from swath.pipeline.results.export import Export, Format, Wish
+from swath.entrypoints.api.downloads import BYTES_TYPE, accepts_bytes_only, as_attachment, safe_file_name
+from swath.entrypoints.api.errors import ApiError, ErrorCode, error_responses
+from swath.entrypoints.api.middleware import decode_segment
+from swath.entrypoints.api.routing import ApiRoute, needs
+from swath.pipeline.results.export.exporter import Export, ExportFormat, ExportRequest
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["results"], route_class=ApiRoute, dependencies=[Depends(needs(Scope.READ))])
 
 _TYPES: Final = {
-    Format.CSV: "text/csv; charset=utf-8",
-    Format.JSONL: "application/x-ndjson",
-    Format.PARQUET: "application/vnd.apache.parquet",
-    Format.SQLITE: "application/vnd.sqlite3",
-    Format.FILES: "application/x-tar",
+    ExportFormat.CSV: "text/csv; charset=utf-8",
+    ExportFormat.JSONL: "application/x-ndjson",
+    ExportFormat.PARQUET: "application/vnd.apache.parquet",
+    ExportFormat.SQLITE: "application/vnd.sqlite3",
+    ExportFormat.FILES: "application/x-tar",
 }
 
 _CONTENT: Final[dict[str, Any]] = {
@@ -46,7 +45,7 @@ _ERRORS: Final = (
     response_class=Response,
     responses={
         200: {"content": _CONTENT, "description": "The records, or all files, to be saved."},
-        **declared(*_ERRORS),
+        **error_responses(*_ERRORS),
     },
 )
 async def export(
@@ -62,13 +61,13 @@ async def export(
     partial: Annotated[bool, Query(description="What is there so far of a job that has not ended.")] = False,
 ) -> Response:
     """All records of a job, with where each comes from. Whoever gets the end of it has got all."""
-    services, wanted = controller.services, Format(form)
-    status = await services.store.status(segment_text(job_id))
+    services, wanted = controller.services, ExportFormat(form)
+    status = await services.store.status(decode_segment(job_id))
     if not (status.state.terminal or status.deleting or partial):
         said = f"job {status.job.job_id!r} is {status.state.value}; its results are there when it has ended"
         raise ApiError(ErrorCode.RESULTS_NOT_READY, said, {"status": status.state.value})
-    wish = Wish(wanted, raw=raw, everything=state == "all", partial=partial)
+    wish = ExportRequest(wanted, raw=raw, everything=state == "all", partial=partial)
     made = controller.exports.answer(Export(services.store, services.storage, status, wish), wanted)
-    ending = "tar" if wanted is Format.FILES else wanted.value
+    ending = "tar" if wanted is ExportFormat.FILES else wanted.value
     kind = BYTES_TYPE if accepts_bytes_only(request.headers.get("accept", "")) else _TYPES[wanted]
-    return inert(made, {}, file_name(f"{status.job.job_id}.{ending}"), kind)
+    return as_attachment(made, {}, safe_file_name(f"{status.job.job_id}.{ending}"), kind)

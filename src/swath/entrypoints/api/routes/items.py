@@ -1,7 +1,4 @@
-"""Items of a job: `GET /jobs/{id}/items` by pages, and `GET /jobs/{id}/items/{item_id}` with all that is known (R8).
-
-After: results.py serves what an item brought.
-"""
+"""`GET /jobs/{id}/items` by pages, and `GET /jobs/{id}/items/{item_id}` with attempts, artifacts and evidence (R8)."""
 
 from __future__ import annotations
 
@@ -9,21 +6,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from swath.domain.explain import near
 from swath.domain.failure import FailureKind
-from swath.domain.held import waits_for
 from swath.domain.item import ItemFilter
 from swath.domain.service_key import Scope
 from swath.domain.transitions import ItemState
+from swath.domain.validation_messages import did_you_mean
+from swath.domain.waiting_messages import item_wait_message
 from swath.entrypoints.api.controller import Control
 from swath.entrypoints.api.envelope import Envelope, ok
-from swath.entrypoints.api.errors import ErrorCode, declared
-from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.paths import ItemId, JobId
-from swath.entrypoints.api.problems import Problem, refused_fields
-from swath.entrypoints.api.routing import ApiRoute
-from swath.entrypoints.api.views import ItemList, OneItemView, listed_item, one_item
-from swath.pipeline.results.evidence import evidence_of
+from swath.entrypoints.api.errors import ErrorCode, error_responses
+from swath.entrypoints.api.models import ItemList, OneItemView, full_item_view, item_view
+from swath.entrypoints.api.routing import ApiRoute, ItemId, JobId, needs
+from swath.entrypoints.api.validation_errors import FieldError, invalid_fields
+from swath.pipeline.results.provenance import find_evidence
 
 __all__ = ["router"]
 
@@ -35,7 +30,7 @@ _KINDS = frozenset({"not_found", *(kind.value for kind in FailureKind)})
 @router.get(
     "/jobs/{job_id}/items",
     response_model=Envelope[ItemList],
-    responses=declared(ErrorCode.JOB_NOT_FOUND),
+    responses=error_responses(ErrorCode.JOB_NOT_FOUND),
     dependencies=[Depends(needs(Scope.READ))],
 )
 async def list_items(
@@ -48,18 +43,20 @@ async def list_items(
 ) -> Response:
     """Items by their place in the job, each page at the same cost wherever it is."""
     if kind is not None and kind not in _KINDS:
-        raise refused_fields([Problem("kind", f"there is no such failure kind{near(kind, _KINDS)}", "query")])
+        raise invalid_fields(
+            [FieldError("kind", f"there is no such failure kind{did_you_mean(kind, _KINDS)}", "query")]
+        )
     store = controller.services.store
     job = (await store.status(job_id)).job
     page = await store.find_items(job_id, ItemFilter(state, kind), cursor, limit)
     following = None if page.next_after is None else str(page.next_after)
-    return ok({"items": [listed_item(job, record) for record in page.items], "next_cursor": following})
+    return ok({"items": [item_view(job, record) for record in page.items], "next_cursor": following})
 
 
 @router.get(
     "/jobs/{job_id}/items/{item_id}",
     response_model=Envelope[OneItemView],
-    responses=declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.ITEM_NOT_FOUND),
+    responses=error_responses(ErrorCode.JOB_NOT_FOUND, ErrorCode.ITEM_NOT_FOUND),
     dependencies=[Depends(needs(Scope.READ))],
 )
 async def show_item(
@@ -74,6 +71,6 @@ async def show_item(
     record = await store.item(job_id, item_id)
     if evidence:
         async with controller.downloads.unpacking:
-            found = await evidence_of(store, controller.services.storage, status, item_id)
-    waits = waits_for(status, record, controller.services.clock.now())
-    return ok(one_item(status.job, record, found, waits))
+            found = await find_evidence(store, controller.services.storage, status, item_id)
+    waits = item_wait_message(status, record, controller.services.clock.now())
+    return ok(full_item_view(status.job, record, found, waits))

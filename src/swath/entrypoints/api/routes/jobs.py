@@ -1,7 +1,4 @@
-"""Orders and where they stand: `POST /jobs`, `GET /jobs`, `GET /jobs/{id}`, `GET /jobs/{id}/status` (I2).
-
-Before: ordering.py checks an order and stores it. After: control.py manages the job, items.py looks into it.
-"""
+"""`POST /jobs`, `GET /jobs`, `GET /jobs/{id}` and `GET /jobs/{id}/status` (I2)."""
 
 from __future__ import annotations
 
@@ -12,18 +9,14 @@ from fastapi import APIRouter, Body, Depends, Header, Query, Response
 from swath.domain.errors import UnknownName
 from swath.domain.service_key import Scope
 from swath.domain.transitions import JobState
-from swath.entrypoints.api.bodies import CIRCUIT_JOB, TWO_ITEMS, NewJob
+from swath.entrypoints.api.auth import Caller
 from swath.entrypoints.api.controller import Control
-from swath.entrypoints.api.doorkeeper import Caller
+from swath.entrypoints.api.create_job import JobIdentity, submit_job
 from swath.entrypoints.api.envelope import Envelope, ok
-from swath.entrypoints.api.errors import ErrorCode, declared
-from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.order_names import OrderNames
-from swath.entrypoints.api.ordering import order
-from swath.entrypoints.api.paths import JobId
-from swath.entrypoints.api.problems import Problem, refused_fields
-from swath.entrypoints.api.routing import ApiRoute
-from swath.entrypoints.api.views import JobList, JobView, job_view
+from swath.entrypoints.api.errors import ErrorCode, error_responses
+from swath.entrypoints.api.models import CIRCUIT_JOB, TWO_ITEMS, JobList, JobView, NewJob, job_view
+from swath.entrypoints.api.routing import ApiRoute, JobId, needs
+from swath.entrypoints.api.validation_errors import FieldError, invalid_fields
 
 __all__ = ["router"]
 
@@ -45,7 +38,7 @@ _EXAMPLES = {
     response_model=Envelope[JobView],
     responses={
         200: {"model": Envelope[JobView], "description": "The same order again: the job as it stands"},
-        **declared(ErrorCode.SCRAPER_NOT_FOUND, ErrorCode.CONFLICT),
+        **error_responses(ErrorCode.SCRAPER_NOT_FOUND, ErrorCode.CONFLICT),
     },
 )
 async def create_job(
@@ -57,7 +50,7 @@ async def create_job(
     """Orders a job. With items it starts by itself; without, it is `loading` until they are streamed in and it is
     started. The same `job_id`, or without one the same `Idempotency-Key` of the same service key, with the same content
     is the same job."""
-    status, new = await order(controller, body, OrderNames.of(caller, body.job_id, idempotency_key))
+    status, new = await submit_job(controller, body, JobIdentity.of(caller, body.job_id, idempotency_key))
     return ok(job_view(status), 201 if new else 200)
 
 
@@ -74,7 +67,7 @@ async def list_jobs(
         found = await controller.services.store.jobs(cursor, limit, states=status or (), on_demand=on_demand)
     except UnknownName:
         told = "its job is gone; begin with the first page again"
-        raise refused_fields([Problem("cursor", told, "query")]) from None
+        raise invalid_fields([FieldError("cursor", told, "query")]) from None
     last = found[-1].job.job_id if len(found) == limit else None
     return ok({"jobs": [job_view(one) for one in found], "next_cursor": last})
 
@@ -82,7 +75,7 @@ async def list_jobs(
 @router.get(
     "/jobs/{job_id}",
     response_model=Envelope[JobView],
-    responses=declared(ErrorCode.JOB_NOT_FOUND),
+    responses=error_responses(ErrorCode.JOB_NOT_FOUND),
     dependencies=[Depends(needs(Scope.READ))],
 )
 async def show_job(controller: Control, job_id: JobId) -> Response:
@@ -93,7 +86,7 @@ async def show_job(controller: Control, job_id: JobId) -> Response:
 @router.get(
     "/jobs/{job_id}/status",
     response_model=Envelope[JobView],
-    responses=declared(ErrorCode.JOB_NOT_FOUND),
+    responses=error_responses(ErrorCode.JOB_NOT_FOUND),
     dependencies=[Depends(needs(Scope.READ))],
 )
 async def show_status(controller: Control, job_id: JobId) -> Response:

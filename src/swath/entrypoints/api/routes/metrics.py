@@ -1,4 +1,4 @@
-"""`GET /metrics`: what Prometheus reads (I4, O2): the figures of this process, and how the store stands."""
+"""`GET /metrics` for Prometheus: the figures of this process and of the store (I4, O2)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from fastapi import APIRouter, Depends, Response
 
 from swath.domain.service_key import Scope
 from swath.entrypoints.api.controller import Control, Controller
-from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.routing import ApiRoute
-from swath.entrypoints.api.standing import StandingOf
-from swath.observe.figures import FIGURES
-from swath.observe.metrics import CONTENT_TYPE, Gauge, exposition
+from swath.entrypoints.api.routes.health import ServiceHealthOf
+from swath.entrypoints.api.routing import ApiRoute, needs
+from swath.observability.counters import FIGURES
+from swath.observability.prometheus import CONTENT_TYPE, Gauge, render_metrics
 
 __all__ = ["router"]
 
@@ -25,14 +24,14 @@ router = APIRouter(tags=["service"], route_class=ApiRoute)
     responses={200: {"content": {"text/plain": {"example": 'swath_items_total{state="success",kind="none"} 2.0'}}}},
     dependencies=[Depends(needs(Scope.READ))],
 )
-async def metrics(controller: Control, standing: StandingOf) -> Response:
+async def metrics(controller: Control, standing: ServiceHealthOf) -> Response:
     """The figures of this process and of the store, as text for Prometheus."""
     look = await standing.look()
-    gauges = [*look.gauges(), *_proxies(controller)]
-    return Response(exposition(FIGURES, gauges), headers={"Content-Type": CONTENT_TYPE})
+    gauges = [*look.gauges(), *_proxy_gauges(controller)]
+    return Response(render_metrics(FIGURES, gauges), headers={"Content-Type": CONTENT_TYPE})
 
 
-def _proxies(controller: Controller) -> Iterator[Gauge]:
+def _proxy_gauges(controller: Controller) -> Iterator[Gauge]:
     health = controller.outside.network.ways.health()
     found = {tier.value: proxies.values() for tier, proxies in health.items()}
     well = {tier: sum(one.well for one in proxies) for tier, proxies in found.items()}

@@ -1,6 +1,4 @@
-"""What a job has produced: its sums and its parts at `GET /jobs/{id}/results`, and one stored file, inert, at
-`GET /jobs/{id}/items/{item_id}/download` (I2). Before: the finisher has written the manifest.
-"""
+"""`GET /jobs/{id}/results` from the manifest, and `GET /jobs/{id}/items/{item_id}/download` of one stored file (I2)."""
 
 from __future__ import annotations
 
@@ -14,26 +12,31 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from swath.domain.errors import Conflict, StoreDamaged
 from swath.domain.job import JobStatus
-from swath.domain.layout import PackedAt
 from swath.domain.service_key import Scope
-from swath.entrypoints.api.artifacts import find_artifact, names_of
+from swath.domain.storage_keys import PackLocation
+from swath.entrypoints.api.artifacts import DownloadableFile, artifact_names, downloadable, find_artifact
 from swath.entrypoints.api.controller import Control, Controller, controller_of
-from swath.entrypoints.api.edge import segment_text
+from swath.entrypoints.api.downloads import (
+    BYTES_TYPE,
+    IMAGE_TYPES,
+    RangeNotSatisfiable,
+    as_attachment,
+    requested_range,
+    safe_content_type,
+)
 from swath.entrypoints.api.envelope import Envelope, ok
-from swath.entrypoints.api.errors import ApiError, ErrorCode, declared
-from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.inert import BYTES_TYPE, IMAGE_TYPES, Unsatisfiable, content_type, inert, wanted_span
-from swath.entrypoints.api.offer import Offer, offer
-from swath.entrypoints.api.problems import Problem, refused_fields
-from swath.entrypoints.api.routing import ApiRoute
-from swath.pipeline.results.current import current_item
+from swath.entrypoints.api.errors import ApiError, ErrorCode, error_responses
+from swath.entrypoints.api.middleware import decode_segment
+from swath.entrypoints.api.routing import ApiRoute, needs
+from swath.entrypoints.api.validation_errors import FieldError, invalid_fields
+from swath.pipeline.results.records import current_item
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["results"], route_class=ApiRoute, dependencies=[Depends(needs(Scope.READ))])
 
 LINK_SECONDS: Final = 300
-_OF_A_VERSION: Final = (
+_VERSIONED: Final = (
     "data",
     "data.json",
 )  # what re-extraction makes anew; all else is what the job itself has stored
@@ -93,7 +96,7 @@ class ArtifactLink(BaseModel):
 @router.get(
     "/jobs/{job_id}/results",
     response_model=Envelope[Results | ResultsPart],
-    responses=declared(*_NOT_FOUND, ErrorCode.RESULTS_NOT_READY, ErrorCode.CONFLICT),
+    responses=error_responses(*_NOT_FOUND, ErrorCode.RESULTS_NOT_READY, ErrorCode.CONFLICT),
 )
 async def results(
     job_id: str,
@@ -102,7 +105,7 @@ async def results(
     part: Annotated[int | None, Query(ge=1, le=10_000_000, description="One part, from 1; none: the sums.")] = None,
 ) -> Response:
     """What a job that has ended came to: its sums with links to all parts, or the items of one part."""
-    standing = await controller.services.store.status(segment_text(job_id))
+    standing = await controller.services.store.status(decode_segment(job_id))
     manifest = _manifest(standing)
     if part is None:
         lists = _LISTS if status is None else {status: _LISTS[status]}
@@ -114,7 +117,7 @@ async def results(
         return ok({"job_id": standing.job.job_id, "list": name, "part": 1, "items": []})
     if part > len(known):
         told = f"the list has {len(known):,} part{'' if len(known) == 1 else 's'}"
-        raise refused_fields([Problem("part", told, "query")])
+        raise invalid_fields([FieldError("part", told, "query")])
     return ok(msgspec.Raw(await _part(controller, standing, known[part - 1]["artifact"])))
 
 
@@ -166,7 +169,7 @@ async def _part(controller: Controller, status: JobStatus, artifact: dict[str, A
         200: {**_FILE, "description": "The file; with `link`, a link to it.", "model": Envelope[ArtifactLink]},
         206: {**_FILE, "description": "The range of it that was asked for."},
         304: {"description": "The caller has it already."},
-        **declared(
+        **error_responses(
             *_NOT_FOUND, ErrorCode.ITEM_NOT_FOUND, ErrorCode.ARTIFACT_NOT_FOUND, ErrorCode.RANGE_NOT_SATISFIABLE
         ),
     },
@@ -184,35 +187,35 @@ async def download(
 ) -> Response:
     """One stored file of an item, unable to do anything: never shown, always saved. `data` is that of the current
     version."""
-    services, job, wanted = controller.services, segment_text(job_id), segment_text(item_id)
+    services, job, wanted = controller.services, decode_segment(job_id), decode_segment(item_id)
     item = await current_item(services.store, await services.store.status(job), wanted)
-    read_here = item.job.job_id == job or artifact in _OF_A_VERSION
+    read_here = item.job.job_id == job or artifact in _VERSIONED
     owner, record = (item.job.job_id, item.record) if read_here else (job, item.first)
     found = find_artifact(record, artifact)
     if found is None:
         told = f"item {wanted!r} has no artifact {artifact!r}"
-        raise ApiError(ErrorCode.ARTIFACT_NOT_FOUND, told, {"artifacts": names_of(record)})
-    if link and PackedAt.of(found.key) is None:
+        raise ApiError(ErrorCode.ARTIFACT_NOT_FOUND, told, {"artifacts": artifact_names(record)})
+    if link and PackLocation.of(found.key) is None:
         made = await services.storage.link(owner, found.key, LINK_SECONDS)
         return ok(ArtifactLink(link=made, seconds=LINK_SECONDS, size=found.size, sha256=found.sha256))
     accepted = request.headers.get("accept-encoding", "")
-    offered = await offer(services.storage, owner, record, found, controller.downloads, accepted)
+    offered = await downloadable(services.storage, owner, record, found, controller.downloads, accepted)
     if link:
         digest = offered.etag.strip('"')
         return ok(ArtifactLink(link=None, seconds=LINK_SECONDS, size=offered.size, sha256=digest))
-    return await _served(request, offered)
+    return await _send(request, offered)
 
 
-async def _served(request: Request, offered: Offer) -> Response:
+async def _send(request: Request, offered: DownloadableFile) -> Response:
     """Everything that can go wrong does so before the answer begins, but for a file that changes under way."""
     asked, etag, size = request.headers, offered.etag, offered.size
     headers = {"ETag": etag, "Accept-Ranges": "bytes", **offered.headers}
-    kind = content_type(offered.beginning, asked.get("accept", ""))
+    kind = safe_content_type(offered.beginning, asked.get("accept", ""))
     if etag in (given.strip().removeprefix("W/") for given in asked.get("if-none-match", "").split(",")):
-        return inert(Response(status_code=304), headers, offered.name, kind)
+        return as_attachment(Response(status_code=304), headers, offered.name, kind)
     try:
-        span = wanted_span(size, asked.get("range"), asked.get("if-range"), etag)
-    except Unsatisfiable as refusal:
+        span = requested_range(size, asked.get("range"), asked.get("if-range"), etag)
+    except RangeNotSatisfiable as refusal:
         ranged = {"Content-Range": f"bytes */{size}"}
         raise ApiError(ErrorCode.RANGE_NOT_SATISFIABLE, str(refusal), headers=ranged) from None
     headers["Content-Length"] = str(span.length)
@@ -221,4 +224,4 @@ async def _served(request: Request, offered: Offer) -> Response:
     body = b"" if request.method == "HEAD" else await offered.body(span)
     status, downloads = 206 if span.ranged else 200, controller_of(request).downloads
     made = Response(body, status) if isinstance(body, bytes) else downloads.answer(body, status)
-    return inert(made, headers, offered.name, kind)
+    return as_attachment(made, headers, offered.name, kind)

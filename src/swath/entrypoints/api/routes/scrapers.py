@@ -1,4 +1,4 @@
-"""What jobs may name: `GET /scrapers`. Before: the registry finds them, and imports none."""
+"""`GET /scrapers`: the scrapers that jobs may name. None is imported for it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from fastapi import APIRouter, Depends, Response
 from swath.domain.service_key import Scope
 from swath.entrypoints.api.controller import Control
 from swath.entrypoints.api.envelope import Envelope, ok
-from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.routing import ApiRoute
-from swath.entrypoints.api.views import ScraperList
-from swath.kit.declare import ScraperInfo
+from swath.entrypoints.api.models import ScraperList
+from swath.entrypoints.api.routing import ApiRoute, needs
+from swath.sdk.declaration import ScraperInfo
 
 __all__ = ["router"]
 

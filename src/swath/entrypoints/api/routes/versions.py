@@ -1,7 +1,4 @@
-"""Versions of a job's results (R6): one more is ordered, all are listed, and which of them readers get is chosen.
-
-Before: the job has ended, with its pages kept. After: workers make the version out of those, without the network.
-"""
+"""Versions of a job's results (R6): re-extracts stored pages, lists versions, and selects the current one."""
 
 from __future__ import annotations
 
@@ -12,21 +9,24 @@ import msgspec
 from fastapi import APIRouter, Depends, Response
 
 from swath.domain.service_key import Scope
-from swath.entrypoints.api.bodies import CurrentVersion, Reextract
 from swath.entrypoints.api.controller import Control
 from swath.entrypoints.api.envelope import Envelope, ok
-from swath.entrypoints.api.errors import ErrorCode, declared
-from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.paths import JobId
-from swath.entrypoints.api.problems import Problem, refused_fields
-from swath.entrypoints.api.routing import ApiRoute
-from swath.entrypoints.api.views import JobView, VersionsView, job_view
-from swath.kit.scraper import Scraper
-from swath.pipeline.dispatch.announce import announce
-from swath.pipeline.results.diff import read_diff
-from swath.pipeline.results.version_load import load_version
-from swath.pipeline.results.versions import Version, Wish, begin_version, use_version, versions_of
+from swath.entrypoints.api.errors import ErrorCode, error_responses
+from swath.entrypoints.api.models import CurrentVersion, JobView, Reextract, VersionsView, job_view
+from swath.entrypoints.api.routing import ApiRoute, JobId, needs
+from swath.entrypoints.api.validation_errors import FieldError, invalid_fields
+from swath.pipeline.results.versions.diff import read_diff
+from swath.pipeline.results.versions.lifecycle import (
+    Version,
+    VersionRequest,
+    begin_version,
+    load_version,
+    use_version,
+    versions_of,
+)
+from swath.pipeline.worker.sweeper import announce
 from swath.ports.result_storage import ResultStorage
+from swath.sdk.scraper import Scraper
 
 __all__ = ["router"]
 
@@ -35,7 +35,7 @@ router = APIRouter(tags=["versions"], route_class=ApiRoute)
 _SUBMIT: Final = [Depends(needs(Scope.SUBMIT))]
 
 
-def _silent(items: int) -> None:
+def _ignore_progress(items: int) -> None:
     """Nobody watches."""
 
 
@@ -43,7 +43,7 @@ def _silent(items: int) -> None:
     "/jobs/{job_id}/reextract",
     status_code=202,
     response_model=Envelope[JobView],
-    responses=declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.SCRAPER_NOT_FOUND, ErrorCode.CONFLICT),
+    responses=error_responses(ErrorCode.JOB_NOT_FOUND, ErrorCode.SCRAPER_NOT_FOUND, ErrorCode.CONFLICT),
     dependencies=_SUBMIT,
 )
 async def reextract(controller: Control, job_id: JobId, body: Reextract) -> Response:
@@ -54,9 +54,9 @@ async def reextract(controller: Control, job_id: JobId, body: Reextract) -> Resp
     services = controller.services
     scraper = await asyncio.to_thread(controller.registry.get, body.scraper_id)
     _check_version(scraper, body.scraper_version)
-    wish = Wish(scraper=scraper, sample=body.sample, concurrency=body.max_concurrent_workers)
+    wish = VersionRequest(scraper=scraper, sample=body.sample, concurrency=body.max_concurrent_workers)
     status = await begin_version(services.store, services.clock.now(), job_id, wish)
-    status = await load_version(services.store, status, _silent)
+    status = await load_version(services.store, status, _ignore_progress)
     await announce(services.queue, services.clock, status)
     return ok(job_view(status), 202)
 
@@ -64,13 +64,13 @@ async def reextract(controller: Control, job_id: JobId, body: Reextract) -> Resp
 def _check_version(scraper: Scraper, asked: str | None) -> None:
     if asked is not None and asked != scraper.version:
         told = f"scraper {scraper.id!r} has version {scraper.version or '(none)'} here, not {asked}"
-        raise refused_fields([Problem("scraper_version", told)])
+        raise invalid_fields([FieldError("scraper_version", told)])
 
 
 @router.get(
     "/jobs/{job_id}/versions",
     response_model=Envelope[VersionsView],
-    responses=declared(ErrorCode.JOB_NOT_FOUND),
+    responses=error_responses(ErrorCode.JOB_NOT_FOUND),
     dependencies=[Depends(needs(Scope.READ))],
 )
 async def list_versions(controller: Control, job_id: JobId) -> Response:
@@ -78,11 +78,11 @@ async def list_versions(controller: Control, job_id: JobId) -> Response:
     services = controller.services
     status = await services.store.status(job_id)
     found = await versions_of(services.store, status)
-    shown = [await _shown(services.storage, version) for version in found]
+    shown = [await _version_view(services.storage, version) for version in found]
     return ok({"job_id": job_id, "current_version": status.current_version, "versions": shown})
 
 
-async def _shown(storage: ResultStorage, version: Version) -> dict[str, Any]:
+async def _version_view(storage: ResultStorage, version: Version) -> dict[str, Any]:
     status = version.status
     diff = None
     if version.number > 1 and status.state.terminal:
@@ -93,7 +93,7 @@ async def _shown(storage: ResultStorage, version: Version) -> dict[str, Any]:
 @router.post(
     "/jobs/{job_id}/versions/current",
     response_model=Envelope[JobView],
-    responses=declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.CONFLICT),
+    responses=error_responses(ErrorCode.JOB_NOT_FOUND, ErrorCode.CONFLICT),
     dependencies=_SUBMIT,
 )
 async def use(controller: Control, job_id: JobId, body: CurrentVersion) -> Response:

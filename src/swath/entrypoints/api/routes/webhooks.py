@@ -1,7 +1,4 @@
-"""Who was told of a job's ends: `GET /jobs/{id}/webhooks`, and `POST /jobs/{id}/webhooks/resend` (N1).
-
-Before: the courier (integrations/webhook) sends and notes. It is woken here, so what a person sends again goes at once.
-"""
+"""The delivery log of a job's webhooks, and sending one again (N1)."""
 
 from __future__ import annotations
 
@@ -14,12 +11,10 @@ from swath.domain.service_key import Scope
 from swath.domain.webhook import WebhookState
 from swath.entrypoints.api.controller import Control
 from swath.entrypoints.api.envelope import Envelope, ok
-from swath.entrypoints.api.errors import ErrorCode, declared
-from swath.entrypoints.api.gate import needs
-from swath.entrypoints.api.paths import JobId
-from swath.entrypoints.api.routing import ApiRoute
-from swath.entrypoints.api.strict_body import StrictBody
-from swath.integrations.webhook.log import entry_of, resend
+from swath.entrypoints.api.errors import ErrorCode, error_responses
+from swath.entrypoints.api.request_body import StrictBody
+from swath.entrypoints.api.routing import ApiRoute, JobId, needs
+from swath.integrations.webhooks.delivery_log import delivery_log_entry, schedule_resend
 
 __all__ = ["router"]
 
@@ -77,20 +72,22 @@ class ResendBody(StrictBody):
 @router.get(
     "/jobs/{job_id}/webhooks",
     response_model=Envelope[list[WebhookEntry]],
-    responses=declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.STORE_UNAVAILABLE),
+    responses=error_responses(ErrorCode.JOB_NOT_FOUND, ErrorCode.STORE_UNAVAILABLE),
     dependencies=[Depends(needs(Scope.READ))],
 )
 async def list_webhooks(job_id: JobId, controller: Control) -> Response:
     """The delivery log: one entry for each generation that had a webhook, the oldest first."""
     found = await controller.services.store.webhooks(job_id)
-    return ok([entry_of(webhook, controller.settings.webhook_url, controller.services.clock) for webhook in found])
+    return ok(
+        [delivery_log_entry(webhook, controller.settings.webhook_url, controller.services.clock) for webhook in found]
+    )
 
 
 @router.post(
     "/jobs/{job_id}/webhooks/resend",
     status_code=202,
     response_model=Envelope[WebhookEntry],
-    responses=declared(ErrorCode.JOB_NOT_FOUND, ErrorCode.CONFLICT, ErrorCode.STORE_UNAVAILABLE),
+    responses=error_responses(ErrorCode.JOB_NOT_FOUND, ErrorCode.CONFLICT, ErrorCode.STORE_UNAVAILABLE),
     dependencies=[Depends(needs(Scope.SUBMIT))],
 )
 async def resend_webhook(
@@ -98,6 +95,6 @@ async def resend_webhook(
 ) -> Response:
     """Sends the webhook again, under the same id; 409 when the job has none, or none of that id."""
     services, wanted = controller.services, None if body is None else body.webhook_id
-    webhook = await resend(services.store, services.clock, job_id, wanted)
+    webhook = await schedule_resend(services.store, services.clock, job_id, wanted)
     controller.outside.courier.wanted.set()
-    return ok(entry_of(webhook, controller.settings.webhook_url, controller.services.clock), 202)
+    return ok(delivery_log_entry(webhook, controller.settings.webhook_url, controller.services.clock), 202)

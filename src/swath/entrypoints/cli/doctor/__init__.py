@@ -1,1 +1,1 @@
-"""`swath doctor`: is this installation well? finding.py says what a check answers, CHECKS in checks.py lists them."""
+"""`swath doctor`: checks the installation. A check takes a CheckContext and returns a CheckResult."""

@@ -1,1 +1,1 @@
-"""`swath jobs …`: jobs in the store, whoever runs them. commands.py declares them; the other files do the work."""
+"""The commands of `swath jobs`, for a local store and for a controller (`--server`)."""

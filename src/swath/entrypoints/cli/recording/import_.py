@@ -1,32 +1,36 @@
-"""`swath recording import`: a recorder's file becomes a recording of ours, with inputs where something was typed."""
+"""`swath recording import` converts a recorder's file into a recording, with inputs where something was typed;
+`swath recording suggest` proposes which columns of a sample row to bind.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
 import msgspec
 
-from swath.actions.document import check_recording, dump_yaml
-from swath.actions.importing import Bound, Remark, bind, import_recording, read_mapping
-from swath.actions.importing.passwords import still_told
-from swath.actions.language.recording import Recording
-from swath.actions.language.steps import Extract
-from swath.actions.language.walk import walk
 from swath.domain.errors import BadInput
 from swath.entrypoints.cli.options import complete_files, json_option
-from swath.entrypoints.cli.output import command, print_json
-from swath.entrypoints.cli.recording.files import read_text, write_recording
-from swath.entrypoints.cli.recording.table import print_steps, steps_json, summary
+from swath.entrypoints.cli.output import command, print_json, print_table
+from swath.entrypoints.cli.recording.show import print_steps, read_any, read_text, steps_json, summary, write_recording
+from swath.pipeline.ingest.sources.file_and_stream import FileSource
+from swath.pipeline.ingest.sources.rows import BadRow
+from swath.recordings.document import check_recording, dump_yaml
+from swath.recordings.importers import BoundRecording, Remark, Suggestion, bind, import_recording, read_mapping
+from swath.recordings.importers import suggest as suggested
+from swath.recordings.importers.json_reader import read_json
+from swath.recordings.importers.remarks import without_bound_passwords
+from swath.recordings.schema.recording import Recording, walk
+from swath.recordings.schema.steps import Extract
 
-__all__ = ["import_"]
+__all__ = ["import_", "suggest"]
 
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ImportArgs(msgspec.Struct, frozen=True):
     """The options, as given."""
 
     mapping: str | None
@@ -62,13 +66,13 @@ class Wanted(msgspec.Struct, frozen=True):
 @json_option
 def import_(as_json: bool, file: str, **options: Any) -> None:
     """Make a recording of ours out of FILE, which Chrome's Recorder panel has exported as JSON, or another recorder."""
-    wanted = Wanted(**options)
-    made, remarks = _made(file, wanted)
+    wanted = ImportArgs(**options)
+    made, remarks = _import_file(file, wanted)
     if wanted.output is None:
         if as_json:
             raise BadInput("--json prints the report, so the recording needs a file: name it with --output")
         click.echo(dump_yaml(made), nl=False)
-        _tell(remarks, err=True)
+        _print_remarks(remarks, err=True)
         return
     write_recording(made, wanted.output, force=wanted.force)
     if as_json:
@@ -77,28 +81,28 @@ def import_(as_json: bool, file: str, **options: Any) -> None:
         )
         return
     print_steps(made)
-    _tell(remarks)
+    _print_remarks(remarks)
     click.echo(f"{wanted.output} has {summary(made)}")
-    _tell_next(made, wanted.output)
+    _print_next_steps(made, wanted.output)
 
 
-def _made(file: str, wanted: Wanted) -> tuple[Recording, Sequence[Remark]]:
+def _import_file(file: str, wanted: ImportArgs) -> tuple[Recording, Sequence[Remark]]:
     """Raises BadInput, also for what could never be played."""
-    literals = _literals(wanted.binds)
+    literals = _parse_binds(wanted.binds)
     mapping = None if wanted.mapping is None else read_mapping(wanted.mapping)
     imported = import_recording(read_text(file), file, mapping=mapping)
-    parts = _parts(wanted.bind_parts)
-    bound = bind(imported.recording, literals, parts) if literals or parts else Bound(imported.recording)
+    parts = _parse_bind_parts(wanted.bind_parts)
+    bound = bind(imported.recording, literals, parts) if literals or parts else BoundRecording(imported.recording)
     made = bound.recording
     if wanted.recording_id is not None:
         if not _ID.fullmatch(wanted.recording_id):
             raise BadInput(f"--id {wanted.recording_id}: take small letters, digits, dots and dashes, as in my-county")
         made = made.model_copy(update={"id": wanted.recording_id})
     check_recording(made, file, javascript=True)
-    return made, (*map(bound.renumbered, still_told(imported.remarks, made)), *bound.remarks)
+    return made, (*map(bound.renumbered, without_bound_passwords(imported.remarks, made)), *bound.remarks)
 
 
-def _literals(binds: Sequence[str]) -> dict[str, str]:
+def _parse_binds(binds: Sequence[str]) -> dict[str, str]:
     made: dict[str, str] = {}
     for given in binds:
         name, equals, literal = given.partition("=")
@@ -110,7 +114,7 @@ def _literals(binds: Sequence[str]) -> dict[str, str]:
     return made
 
 
-def _parts(given: Sequence[str]) -> dict[str, set[str]]:
+def _parse_bind_parts(given: Sequence[str]) -> dict[str, set[str]]:
     made: dict[str, set[str]] = {}
     for one in given:
         name, equals, text = one.partition("=")
@@ -120,14 +124,86 @@ def _parts(given: Sequence[str]) -> dict[str, set[str]]:
     return made
 
 
-def _tell(remarks: Sequence[Remark], *, err: bool = False) -> None:
+def _print_remarks(remarks: Sequence[Remark], *, err: bool = False) -> None:
     for remark in remarks:
         click.echo(f"note: {remark}", err=err)
 
 
-def _tell_next(made: Recording, output: str) -> None:
+def _print_next_steps(made: Recording, output: str) -> None:
     if not any(isinstance(placed.step, Extract) for placed in walk(made)):
         click.echo("it reads nothing yet: add extract steps to get fields, or keep the pages")
     if not made.inputs:
         click.echo("it has no input, so every item would be the same: bind what was typed with --bind NAME=LITERAL")
     click.echo(f"try it: {command('recording', 'try', output)}")
+
+
+@click.command()
+@click.argument("file", metavar="FILE", shell_complete=complete_files)
+@click.option(
+    "--row",
+    "row",
+    metavar="SAMPLE",
+    required=True,
+    shell_complete=complete_files,
+    help="A CSV, JSON or JSON Lines file; its first row has what was typed when it was recorded.",
+)
+@click.option("--mapping", metavar="FILE", shell_complete=complete_files, help="As for `swath recording import`.")
+@json_option
+def suggest(file: str, row: str, mapping: str | None, as_json: bool) -> None:
+    """Propose which columns of a row to bind in the recording FILE, the surest first."""
+    found = suggested(read_any(file, mapping), _first_row(row))
+    if as_json:
+        print_json([_suggestion_json(one) for one in found])
+        return
+    if not found:
+        raise BadInput(
+            f"{row}: nothing of its first row stands in {file}; take the row that was typed when it was recorded"
+        )
+    print_table(
+        ("input", "column", "value", "found"),
+        [(one.name, ", ".join([one.column, *one.also]), one.literal, _places_text(one)) for one in found],
+        shorten=("value", "found"),
+    )
+    click.echo(" ".join(one.flag for one in found))
+
+
+def _first_row(path: str) -> dict[str, str]:
+    if path.lower().endswith(".json"):
+        document = read_json(read_text(path), path)
+        data = document[0] if isinstance(document, list) and document else document
+    else:
+        with FileSource(path).open() as opened:
+            row = next(opened.rows, None)
+        if row is None or isinstance(row, BadRow):
+            raise BadInput(f"{path}: {'has no row' if row is None else row}")
+        data = row.data
+    if isinstance(data, Mapping) and isinstance(data.get("input"), Mapping):
+        data = data["input"]
+    if not isinstance(data, Mapping) or not data:
+        raise BadInput(f"{path}: its first row is no object with names and values")
+    return {str(name): str(value) for name, value in data.items() if isinstance(value, (str, int, float))}
+
+
+def _places_text(one: Suggestion) -> str:
+    """`typed in step 4; part of the address in step 2`."""
+    words = {"exact": "", "form": " in another form", "split": " in pieces", "beginning": " in part", "part": ""}
+    told: dict[str, list[str]] = {}
+    for place in one.places:
+        told.setdefault(f"{_FIELD_TEXT.get(place.field, place.field)}{words[place.how]}", []).append(place.step)
+    return "; ".join(f"{what}: {', '.join(dict.fromkeys(steps))}" for what, steps in told.items())
+
+
+_FIELD_TEXT = {"text": "text", "option": "picked", "url": "address", "target": "window", "on": "selector"}
+
+
+def _suggestion_json(one: Suggestion) -> dict[str, Any]:
+    return {
+        "input": one.name,
+        "column": one.column,
+        "also": list(one.also),
+        "literal": one.literal,
+        "flag": one.flag,
+        "places": [
+            {"step": place.step, "field": place.field, "how": place.how, "text": place.text} for place in one.places
+        ],
+    }

@@ -1,1 +1,1 @@
-"""`--server URL`: what `swath jobs` asks of a controller instead of a store. jobs.py is what the commands see of it."""
+"""What the commands do with `--server URL`: requests to a controller in place of a store."""

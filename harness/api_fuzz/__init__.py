@@ -1,0 +1,1 @@
+"""Runs schemathesis against a real controller (`make fuzz-api`)."""

@@ -1,0 +1,1 @@
+"""Benchmarks and measurements, each with its own command and report."""

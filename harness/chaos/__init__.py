@@ -1,0 +1,1 @@
+"""Kills, freezes and disturbs workers of a job, then counts every item independently (`make chaos`)."""

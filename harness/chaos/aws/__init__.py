@@ -1,0 +1,1 @@
+"""The chaos run on the local AWS servers (`make chaos-aws`)."""

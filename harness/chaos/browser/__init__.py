@@ -1,0 +1,1 @@
+"""The chaos run over a job in browsers (`make chaos-browser`)."""

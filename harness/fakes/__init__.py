@@ -1,0 +1,1 @@
+"""Services that tests and rigs run locally in place of the real ones."""

@@ -1,1 +1,0 @@
-"""Recorded actions: a small language for what a person does on a site, importers of recordings, and the player."""

@@ -1,1 +1,0 @@
-"""How this process talks to AWS: a thread, bounded and counted calls, rows as they are sent, translated errors."""

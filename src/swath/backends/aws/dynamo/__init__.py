@@ -1,0 +1,1 @@
+"""The DynamoDB table and the keys of its rows."""

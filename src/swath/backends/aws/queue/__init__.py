@@ -1,1 +1,0 @@
-"""The work queue on SQS: hints, and whoever waits for them."""

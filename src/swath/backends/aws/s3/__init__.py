@@ -1,0 +1,1 @@
+"""Artifacts and manifests in S3."""

@@ -1,1 +1,0 @@
-"""The one DynamoDB table, and where in it each kind of row is."""

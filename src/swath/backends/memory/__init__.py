@@ -1,1 +1,0 @@
-"""Everything in plain dicts, gone with the process: for tests, and the shortest statement of what a store must do."""

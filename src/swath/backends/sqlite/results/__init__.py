@@ -1,0 +1,1 @@
+"""Artifacts and manifests in a folder, shared by all processes of a machine."""

@@ -1,0 +1,1 @@
+"""Jobs, items and leases in SQLite. Each function runs inside one transaction."""

@@ -1,1 +1,0 @@
-"""Chromium as a process: found, started with its sandbox on a screen of its own, and ended with all it began."""

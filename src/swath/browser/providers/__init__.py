@@ -1,1 +1,0 @@
-"""Where browsers come from: our own pool, any endpoint that speaks CDP, or Browserbase. One protocol for all."""

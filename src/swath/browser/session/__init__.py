@@ -1,1 +1,0 @@
-"""The session: what `fetch` drives. Acting on a page, its documents and their gate, windows, files and pictures."""

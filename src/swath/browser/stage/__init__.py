@@ -1,1 +1,0 @@
-"""The stage: where recordings are played. Finding elements as Chrome's recorder names them, acting on them, waiting."""

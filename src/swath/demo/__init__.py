@@ -1,0 +1,1 @@
+"""The demo that ships with Swath: a county site to scrape."""

@@ -1,1 +1,0 @@
-"""`swath keys`: commands.py has the arguments, ring.py does the work."""

@@ -1,0 +1,1 @@
+"""Gets pages: over HTTP or in a browser, through proxies, within the limits of each site."""

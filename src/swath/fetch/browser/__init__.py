@@ -1,0 +1,1 @@
+"""Browsers for scrapers: Chromium processes, contexts that items share, and the tab an item works in."""

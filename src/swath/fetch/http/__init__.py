@@ -1,0 +1,1 @@
+"""Gets pages over HTTP and reads them."""

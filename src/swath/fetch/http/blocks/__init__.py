@@ -1,0 +1,1 @@
+"""Tells pages from blocks, captchas, outages and expired sessions. Pure."""

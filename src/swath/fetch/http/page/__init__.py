@@ -1,0 +1,1 @@
+"""Pages as scrapers see them: selectors, forms, and what an attempt stores."""

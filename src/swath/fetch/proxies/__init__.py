@@ -1,0 +1,1 @@
+"""Proxy providers, proxy health, and the choice of a proxy for each attempt."""

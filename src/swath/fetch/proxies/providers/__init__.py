@@ -1,0 +1,1 @@
+"""One module per proxy provider: builds routes and reads the provider's error answers."""

@@ -1,0 +1,1 @@
+"""Webhooks about the ends of jobs."""

@@ -1,0 +1,1 @@
+"""Logs, counters, metrics, traces and crash points."""

@@ -1,1 +1,0 @@
-"""What a worker does with a lease: attempts, retries, grouped commits, and keeping hold of it meanwhile."""

@@ -1,0 +1,1 @@
+"""How results are stored: files, WARC records, packs and manifests, written and read."""

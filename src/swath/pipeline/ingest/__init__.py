@@ -1,0 +1,1 @@
+"""Turns rows into the items of a job."""

@@ -1,0 +1,1 @@
+"""Where rows come from: CSV, JSON and JSON Lines, from files, stdin and connections."""

@@ -1,0 +1,1 @@
+"""Compares the records of two jobs."""

@@ -1,0 +1,1 @@
+"""Exports the records of a job for other tools."""

@@ -1,0 +1,1 @@
+"""Verifies that store, manifests and stored files of a job agree."""

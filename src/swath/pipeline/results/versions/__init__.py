@@ -1,0 +1,1 @@
+"""Makes new versions of a job's results from its stored pages."""

@@ -1,0 +1,1 @@
+"""Claims leases, runs their items, and commits the outcomes."""

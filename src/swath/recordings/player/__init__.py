@@ -1,0 +1,1 @@
+"""Plays a recording for one item, step by step, in a browser tab."""

@@ -1,0 +1,1 @@
+"""Checks a whole recording before anything of it runs. Opens no page."""

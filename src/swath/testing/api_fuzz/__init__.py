@@ -1,1 +1,0 @@
-"""`make fuzz-api`: schemathesis against a real controller, for longer than a test may take."""

@@ -1,1 +1,0 @@
-"""Kills processes of a running job at random and at every named point, then counts what is left: `make chaos`."""

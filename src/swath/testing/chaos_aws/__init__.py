@@ -1,1 +1,0 @@
-"""Kills workers on the local AWS servers while these misbehave, then counts what is left: `make chaos-aws`."""

@@ -1,1 +1,0 @@
-"""A simulation of the dispatcher on a fake clock: the AWS store's own code, and pretended pages."""

@@ -1,1 +1,0 @@
-"""Scores the classifier on pages whose meaning is known: `python -m swath.testing.truth FOLDER`."""

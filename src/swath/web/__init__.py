@@ -1,1 +1,0 @@
-"""How a page is got over HTTP: transport, cookies, redirects, status classes, pages and forms."""

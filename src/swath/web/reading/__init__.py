@@ -1,1 +1,0 @@
-"""What can be read off a parsed page: text, tables, labelled values, links, XPath. Pure; `WebPage` offers it all."""
