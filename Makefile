@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PIP) install --require-hashes
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
-.PHONY: help setup servers browser demo test check fix chaos chaos-aws chaos-browser recordings soak lock-times slots fairness pacing fleet simulate load fuzz-api clients bench bench-browser profile bench-sync bench-export bench-reextract bench-site lock clean
+.PHONY: help setup servers browser demo test check fix chaos chaos-aws chaos-browser recordings soak lock-times slots fairness pacing fleet simulate load fuzz-api clients bench bench-browser profile bench-sync bench-export bench-reextract bench-site house lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -122,6 +122,9 @@ bench-export: $(VENV)/.dev ## Export a million records in every format: rate and
 
 bench-reextract: $(VENV)/.dev ## Read stored pages again, against a bare parse loop over the same (ARGS="--pages 2000" for fewer)
 	@$(BIN)/python -m harness.bench.reextract $(ARGS)
+
+house: $(VENV)/.dev ## Measure the code base: sizes of modules, and how many an item runs through (ARGS="--list")
+	@$(BIN)/python -m harness.house $(ARGS)
 
 bench-site: $(VENV)/.dev ## Load the demo county site and print pages per second
 	@$(BIN)/python -m harness.bench.site_load $(ARGS)

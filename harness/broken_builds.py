@@ -99,7 +99,7 @@ BROKEN: Final[dict[str, Callable[[], None]]] = {
     "retention": _believe_the_wall_clock,
     "load": lambda: replace_function(load, "find_start", _always_behind),
 }
-# Found out by tests/unit/pipeline/finish/test_late_finisher.py, and on AWS by tests/integration/aws/test_aws_late_finisher.py.
+# Found by tests/unit/pipeline/finish/test_late_finisher.py, on AWS by tests/integration/aws/test_aws_late_finisher.py.
 BROKEN_FENCE: Final[dict[str, Callable[[], None]]] = {
     "manifest_fence": _break_manifest_fence,
 }

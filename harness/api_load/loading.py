@@ -1,4 +1,4 @@
-"""Loads a job over HTTP, once in one piece and once with `kill -9` on the way, and counts the stored rows by plain SQL."""
+"""Loads a job over HTTP, once in one piece and once with `kill -9` on the way, and counts the stored rows by SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the costs of small and large runs into figures per item, checks them against the aims, and checks the records."""
+"""Turns the costs of small and large runs into figures per item, and checks them and the records."""
 
 from __future__ import annotations
 

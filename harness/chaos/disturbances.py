@@ -1,4 +1,4 @@
-"""Disturbances of a running job: removed presence files, damaged results folders, and a schedule tied to its progress."""
+"""Disturbances of a running job: removed presence files, damaged results folders, a schedule tied to its progress."""
 
 from __future__ import annotations
 

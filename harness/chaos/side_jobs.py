@@ -1,4 +1,4 @@
-"""Small jobs beside the large ones, for what concerns several jobs: damaged results, retries after the end, retention."""
+"""Small jobs beside the large ones, for what concerns several jobs: damaged results, late retries, retention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One simulation from the first job to the last end, with a rule of the dispatcher switched off if a test asks for it."""
+"""One simulation from the first job to the last end; a test may switch a rule of the dispatcher off."""
 
 from __future__ import annotations
 

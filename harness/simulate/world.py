@@ -123,7 +123,7 @@ class World:
 
 
 class HintQueue:
-    """A WorkQueue of which workers are called instead of waiting. Nothing is lost here: tests/aws has that."""
+    """A WorkQueue that calls its workers. Nothing is lost here: tests/integration/aws has that."""
 
     patience_seconds = PATIENCE_SECONDS
 

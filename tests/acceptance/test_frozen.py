@@ -23,10 +23,10 @@ DELETES = """
 import asyncio, sys
 from pathlib import Path
 from swath.backends.clock import SystemClock
-from swath.backends.sqlite.store.store import EmbeddedStore
+from swath.backends.sqlite.store.store import SqliteStore
 
 async def main(folder, lease_seconds):
-    store = EmbeddedStore.open(Path(folder), SystemClock(), float(lease_seconds))
+    store = SqliteStore.open(Path(folder), SystemClock(), float(lease_seconds))
     await store.delete("job")
     assert await store.claim_deletion("deleter", "job") is not None
     print("claimed", flush=True)

@@ -40,16 +40,16 @@ import asyncio, sys
 from pathlib import Path
 import msgspec
 from swath.backends.clock import SystemClock
-from swath.backends.sqlite.sites.site_state import EmbeddedSiteBook
-from swath.ports.site_state import Ask
+from swath.backends.sqlite.sites.site_state import SqliteSiteState
+from swath.ports.site_state import SiteShareRequest
 
 async def main(folder, name, rate, seconds):
     clock = SystemClock()
-    book = EmbeddedSiteBook(Path(folder), clock)
+    book = SqliteSiteState(Path(folder), clock)
     print("ready", flush=True)
     sys.stdin.readline()
     end, ceiling = clock.boot() + float(seconds), 0
-    ask = Ask(rate=float(rate), requests=5, concurrency=7, demand=9)
+    ask = SiteShareRequest(rate=float(rate), requests=5, concurrency=7, demand=9)
     while clock.boot() < end:
         terms = await book.ask("a.example", name, msgspec.structs.replace(ask, ceiling=ceiling))
         ceiling = min(terms.slots, terms.target)

@@ -1,4 +1,4 @@
-"""The queues and the leader of one process keep the contracts of their ports. AWS does too: tests/integration/aws/test_queue.py."""
+"""The queues and the leader of one process keep the contracts of their ports."""
 
 from __future__ import annotations
 

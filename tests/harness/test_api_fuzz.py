@@ -36,11 +36,11 @@ import asyncio, sys
 from swath.backends.clock import SystemClock
 from swath.domain.errors import Failed
 from harness.api_fuzz import offline
-from swath.fetch.egress.guard import Guard
+from swath.fetch.egress.guard import EgressGuard
 from swath.fetch.egress.resolver import SystemResolver
 
-offline.cut_off()
-guard = Guard(SystemResolver(SystemClock()), SystemClock(), allow_private=["127.0.0.1:8010"])
+offline.block_connections()
+guard = EgressGuard(SystemResolver(SystemClock()), SystemClock(), allow_private=["127.0.0.1:8010"])
 asyncio.run(guard.check("http://127.0.0.1:8010/"))
 try:
     asyncio.run(guard.check("http://198.51.100.7/"))

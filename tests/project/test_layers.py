@@ -58,21 +58,33 @@ def test_the_real_tree_keeps_every_contract(tree: Path) -> None:
         ),
         ("swath.utils", "", "Imports go down the layers", "swath.utils"),
         (
-            "tests.support.memory.planted",
+            "swath.backends.aws.planted",
             "import swath.backends.sqlite\n",
             "Back ends do not know each other",
-            "tests.support.memory.planted -> swath.backends.sqlite",
+            "swath.backends.aws.planted -> swath.backends.sqlite",
+        ),
+        (
+            "swath.pipeline.finish.planted",
+            "import swath.pipeline.worker\n",
+            "Stages of the pipeline import only forward",
+            "swath.pipeline.finish.planted -> swath.pipeline.worker",
+        ),
+        (
+            "swath.fetch.sites.planted",
+            "import swath.fetch.http\n",
+            "Fetching imports from the browser down to the sites",
+            "swath.fetch.sites.planted -> swath.fetch.http",
         ),
         (
             "swath.pipeline.planted",
             "import sqlite3\n",
-            "Only the embedded back end speaks SQLite",
+            "Only the SQLite back end speaks SQLite",
             "swath.pipeline.planted -> sqlite3",
         ),
         (
             "swath.scrapers.planted",
             "import wreq\n",
-            "Only the web layer knows the HTTP client",
+            "Only the HTTP layer knows the HTTP client",
             "swath.scrapers.planted -> wreq",
         ),
         (
@@ -88,7 +100,7 @@ def test_the_real_tree_keeps_every_contract(tree: Path) -> None:
             "swath.sdk.planted -> rich",
         ),
     ],
-    ids=["upwards", "unplaced", "backends", "sqlite3", "wreq", "aws", "terminal"],
+    ids=["upwards", "unplaced", "backends", "stages", "fetch", "sqlite3", "wreq", "aws", "terminal"],
 )
 def test_a_planted_violation_is_named(tree: Path, module: str, source: str, contract: str, named: str) -> None:
     plant(tree, module, source)

@@ -21,7 +21,7 @@ import asyncio, signal, sys, threading
 from pathlib import Path
 from swath.backends.clock import SystemClock
 from swath.backends.sqlite.sites.site_file import SiteFile
-from swath.backends.sqlite.store.store import EmbeddedStore
+from swath.backends.sqlite.store.store import SqliteStore
 
 def stop_here(db, *_):
     # Sent to this very thread: one that is sent to the process may let this thread run on for a moment, to the commit.
@@ -33,7 +33,7 @@ async def main(folder, which):
         await file.write(stop_here)
         await file.close()
     else:
-        store = EmbeddedStore.open(folder, SystemClock())
+        store = SqliteStore.open(folder, SystemClock())
         await store._db.write(stop_here)
         await store.close()
 

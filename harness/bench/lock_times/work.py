@@ -197,7 +197,7 @@ class _Work:
 
 
 def _batches(items: Iterator[Item]) -> Iterator[ItemBatch]:
-    """As pipeline/accept cuts them."""
+    """As pipeline/ingest cuts them."""
     some: list[Item] = []
     number = size = 0
     for item in items:

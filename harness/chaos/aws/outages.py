@@ -141,8 +141,9 @@ class Outage:
     def as_row(self) -> dict[str, Any]:
         """For the report."""
         told = (
-            f"{self.seconds:g} s; said in the log after {_reported_after(self.log_seconds)}, in the notes for status after "
-            f"{_reported_after(self.status_seconds)}; back: went on after {_reported_after(self.went_on_seconds)}, nobody waited after "
+            f"{self.seconds:g} s; said in the log after {_reported_after(self.log_seconds)}, "
+            f"in the notes for status after {_reported_after(self.status_seconds)}; "
+            f"back: went on after {_reported_after(self.went_on_seconds)}, nobody waited after "
             f"{_reported_after(self.forgotten_seconds)}"
         )
         return {**asdict(self), "name": self.what.value, "told": told}

@@ -35,7 +35,7 @@ __all__ = [
     "server_program",
 ]
 
-ROOT: Final = Path(__file__).parents[4]
+ROOT: Final = Path(__file__).parents[3]
 _HOW: Final = "`make servers` installs the AWS services of the tests"
 
 

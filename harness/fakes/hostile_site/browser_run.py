@@ -1,4 +1,4 @@
-"""Runs a real worker with real browsers against the hostile site: `python -m harness.fakes.hostile_site.browser_run`."""
+"""Runs a worker with real browsers against the hostile site: `python -m harness.fakes.hostile_site.browser_run`."""
 
 from __future__ import annotations
 

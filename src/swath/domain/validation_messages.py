@@ -79,7 +79,8 @@ def _problem_text(problem: ErrorDetails, model: type[BaseModel] | None) -> str:
     if words is None:
         said = " ".join(problem["msg"].split())
         return f"{said[:1].lower()}{said[1:]} (is {display_value(problem['input'])})"
-    return f"{words.format_map({name: _plain(value) for name, value in context.items()})} (is {display_value(problem['input'])})"
+    text = words.format_map({name: _plain(value) for name, value in context.items()})
+    return f"{text} (is {display_value(problem['input'])})"
 
 
 def _plain(value: object) -> object:

@@ -1,4 +1,4 @@
-"""What LeaseStore promises of `claim`: the right items of the right job, each to one lease. Part of LeaseStoreContract."""
+"""What LeaseStore promises of `claim`: the right items of the right job, each to one lease."""
 
 from __future__ import annotations
 

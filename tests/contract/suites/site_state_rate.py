@@ -1,4 +1,4 @@
-"""What SiteState promises of rates: reserved instants are spaced as the policy says. `over_rate` is the measure of Z3."""
+"""What SiteState promises of rates: reserved instants are spaced by policy. `over_rate` is the measure of Z3."""
 
 from __future__ import annotations
 

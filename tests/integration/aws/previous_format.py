@@ -21,7 +21,7 @@ from isal import isal_zlib
 from swath.backends.aws.client.client import AwsClients
 from swath.backends.aws.client.errors import RequestDeclined
 
-_ROWS: Final = Path(__file__).parent.parent / "fixtures" / "table_of_format_1.json"  # written by that version itself
+_ROWS: Final = Path(__file__).parents[2] / "fixtures" / "table_of_format_1.json"  # written by that version itself
 _NONCES: Final = 16
 _InflateError: Any = isal_zlib.error
 

@@ -1,4 +1,6 @@
-"""What the rows of the table hold, field by field: `python -m tests.integration.aws.stored_rows > tests/integration/aws/stored_rows.txt`.
+"""What the rows of the table hold, field by field.
+
+`python -m tests.integration.aws.stored_rows > tests/integration/aws/stored_rows.txt` writes them down.
 
 test_stored_rows.py compares. A field that is added, removed or changed needs a new format (calls/formats.py), unless
 the format was not yet in any release.

@@ -21,11 +21,11 @@ ROUNDS = 5
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from swath.backends.aws.client.event_loop_thread import Bridge
+from swath.backends.aws.client.event_loop_thread import EventLoopThread
 from swath.backends.aws.client.client import AwsClients
 from swath.backends.aws.store.store import AwsStore
 from swath.backends.clock import SystemClock
-from swath.domain.lease import Report
+from swath.domain.lease import SlotReport
 from tests.contract.suites.builders import success
 
 class Shifted(SystemClock):
@@ -33,18 +33,18 @@ class Shifted(SystemClock):
         return super().now() + float(sys.argv[3])
 
 async def main():
-    bridge = Bridge()
+    bridge = EventLoopThread()
     clients = AwsClients(attempt_seconds=20.0, patience_seconds=60.0)
     lease_seconds = float(sys.argv[4])
     store = AwsStore.open(bridge, clients, sys.argv[1], Path(sys.argv[2]), Shifted(), lease_seconds)
     lease = await store.claim("holder")
     seqs = tuple(item.seq for item in lease.items)
     assert store.begin(lease, *seqs)
-    await store.finish(lease, [], [], Report(ceiling=len(seqs), demand=len(seqs), begun=seqs))
+    await store.finish(lease, [], [], SlotReport(ceiling=len(seqs), demand=len(seqs), begun=seqs))
     print("begun", flush=True)
     while sys.stdin.readline() == "renew\\n":
         print((await store.renew("holder", [lease.fence]))[lease.fence], flush=True)
-    grant = await store.finish(lease, [success(seq) for seq in seqs], [], Report(ceiling=0, demand=0))
+    grant = await store.finish(lease, [success(seq) for seq in seqs], [], SlotReport(ceiling=0, demand=0))
     print(grant.directive, len(grant.accepted), flush=True)
     await store.release("holder", lease.fence)
     await store.close()

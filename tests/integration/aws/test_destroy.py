@@ -86,8 +86,7 @@ def led(monkeypatch: pytest.MonkeyPatch) -> Callable[[Scripted], None]:
             )
             await aws.clients.close()
 
-        for module in ("aws.setup", "aws.status", "aws.reach"):  # the doctor imports it when it looks
-            monkeypatch.setattr(f"swath.entrypoints.cli.{module}.reach", reach)
+        monkeypatch.setattr(command, "open_resources", reach)  # the doctor imports it when it looks
 
     return lead
 

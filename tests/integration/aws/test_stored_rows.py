@@ -11,7 +11,7 @@ KNOWN = Path(__file__).parent / "stored_rows.txt"
 
 WHAT_TO_DO = """
 What rows of the DynamoDB table hold has changed. If their format is in a release, raise FORMAT (and SITE_FORMAT for
-what is known of sites) in backends/aws/calls/formats.py, so that older processes refuse such rows instead of writing
+what is known of sites) in backends/aws/client/rows.py, so that older processes refuse such rows instead of writing
 them back without the new fields, and see that rows of the older format can be read. Then write the list of fields anew:
 python -m tests.integration.aws.stored_rows > tests/integration/aws/stored_rows.txt
 """

@@ -12,7 +12,8 @@ import pytest
 HEAVY = (
     "swath.sdk",
     "swath.fetch.http.client.session",
-    "swath.pipeline.execute",
+    "swath.pipeline.worker.worker",
+    "swath.pipeline.worker.attempt",
     "swath.fetch.browser",
     "selectolax",
     "wreq",

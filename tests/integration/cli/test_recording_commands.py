@@ -14,7 +14,7 @@ from swath.recordings.document import read_recording, recording_schema
 
 pytestmark = pytest.mark.req("A3", "C1")
 
-DATA: Final = Path(__file__).parents[2] / "actions/importing/data"
+DATA: Final = Path(__file__).parents[2] / "unit/recordings/importers/data"
 FLOW: Final[dict[str, Any]] = {
     "title": "Parcel search",
     "steps": [

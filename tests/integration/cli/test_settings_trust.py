@@ -108,11 +108,11 @@ def test_another_user_is_served_by_roots_file_and_not_by_a_third_ones(here: Path
         folder.chmod(0o755)
     file = here / "swath.toml"
     file.write_text("max_items = 3\n")
-    ask = "import sys; from swath.settings import read_settings; print(read_settings({}).max_items)"
+    ask = "import sys; from swath.settings import load_settings; print(load_settings({}).max_items)"
 
     def as_eve() -> subprocess.CompletedProcess[str]:
         become = f"import os; os.setgroups([]); os.setgid({EVE}); os.setuid({EVE}); "
-        command = [sys.executable, "-c", f"import sys; from swath.settings import read_settings; {become}{ask}"]
+        command = [sys.executable, "-c", f"import sys; from swath.settings import load_settings; {become}{ask}"]
         return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120, check=False)
 
     assert as_eve().stdout == "3\n"

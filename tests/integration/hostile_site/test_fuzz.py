@@ -1,6 +1,6 @@
 """Any bytes that a server can send give a page or a failure of a known kind: never another exception, never a hang.
 
-`SWATH_FUZZ_EXAMPLES=20000 pytest tests/integration/hostile_site/test_fuzz.py` searches for longer, and never the same way.
+`SWATH_FUZZ_EXAMPLES=20000 pytest tests/integration/hostile_site/test_fuzz.py` searches for longer.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.req("Z6", "W3", "B1", "B3", "H2")
 PAGE = Path(__file__).parents[3] / "docs/explanation/hostile-site.md"
 MOST_SECONDS = 130.0  # an attempt's longest time and the closing of what hangs
 MOST_MIB = 8_192
-# The others are met by `python -m harness.fakes.hostile_site.browser_run`; session and nuisances are tried in tests/browser.
+# The others are met by `python -m harness.fakes.hostile_site.browser_run`; unit/fetch/browser has sessions.
 MET = (
     "script-loop",
     "script-loop-later",

@@ -93,7 +93,7 @@ def test_off_is_nothing_at_all() -> None:
             "-c",
             (
                 "import sys, swath.bootstrap, swath.entrypoints.cli.worker, swath.pipeline.worker.attempt_log\n"
-                "import swath.observability.logs; swath.observability.logs.set_up('WARNING')\n"
+                "import swath.observability.logs; swath.observability.logs.set_up_logging('WARNING')\n"
                 "print([name for name in ('opentelemetry', 'prometheus_client', 'fastapi', 'structlog', 'uvicorn')"
                 " if name in sys.modules])"
             ),

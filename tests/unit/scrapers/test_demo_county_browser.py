@@ -1,4 +1,4 @@
-"""`demo-county-browser` over pages as a browser stored them; tests/unit/fetch/browser/test_demo_in_a_browser.py has it in one."""
+"""`demo-county-browser` over pages as a browser stored them."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Binds the socket, runs uvicorn inside our event loop, and stops it in order. Signals and logs stay with the command."""
+"""Binds the socket, runs uvicorn in our event loop, and stops it in order. Signals and logs stay with the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `swath aws`. Their bodies are imported when they are called: only then are the AWS libraries needed."""
+"""The commands of `swath aws`. Their bodies, which need the AWS libraries, are imported when they are called."""
 
 from __future__ import annotations
 

@@ -285,7 +285,8 @@ def _ending_text(job_id: str, ending: JobEnding) -> str:
     if ending.retry_seconds is None:
         far = f" {ending.done:,} of {ending.total:,}" if ending.total else ""
         return f"ending: {ending.step.value.replace('_', ' ')}{far}"
-    told = f"its ending has killed a worker {plural(ending.deaths, 'time')}, next try in {duration_text(ending.retry_seconds)}"
+    wait = duration_text(ending.retry_seconds)
+    told = f"its ending has killed a worker {plural(ending.deaths, 'time')}, next try in {wait}"
     return f"{told}; to try at once: `{command('jobs', 'resume', job_id)}`" if ending.deaths >= ALERT_DEATHS else told
 
 

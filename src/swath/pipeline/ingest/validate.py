@@ -92,7 +92,8 @@ class RowChecker:
         names = {renamed.get(column, column) for column in columns}
         if self._before and names.isdisjoint(self._before) and names.isdisjoint(self._keys):
             raise BadInput(
-                f"{name}: begins with {quoted_list(columns)}, which are no columns of the rows before; a part of a table "
+                f"{name}: begins with {quoted_list(columns)}, which are no columns of the rows before; "
+                "a part of a table "
                 "needs the header line too"
             )
         missing = [field for field in self._fields if field in self._required and names.isdisjoint(self._fields[field])]
@@ -214,7 +215,8 @@ def _without_nul(item_id: str, what: str) -> str:
 
 
 def _no_column(column: str, columns: Sequence[str]) -> str:
-    return f"there is no column {display_value(column)}{did_you_mean(column, columns) or f'; the columns are {quoted_list(columns)}'}"
+    hint = did_you_mean(column, columns) or f"; the columns are {quoted_list(columns)}"
+    return f"there is no column {display_value(column)}{hint}"
 
 
 def _keys(model: type[BaseModel], name: str, field: FieldInfo) -> tuple[str, ...]:

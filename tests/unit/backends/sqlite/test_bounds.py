@@ -54,8 +54,8 @@ async def test_no_transaction_writes_more_than_it_may(tmp_path: Path) -> None:
 
 @pytest.mark.req("Z10")
 async def test_a_build_that_does_not_cut_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("deletion", "endings", "load_pieces", "rescue"):
-        monkeypatch.setattr(f"swath.backends.sqlite.{module}.first_piece", lambda costs: len(list(costs)))
+    for module in ("deletion", "endings", "loading", "rescue"):
+        monkeypatch.setattr(f"swath.backends.sqlite.store.{module}.first_piece", lambda costs: len(list(costs)))
     monkeypatch.setattr("swath.backends.sqlite.store.control._LOOKED_AT", 1 << 30)
     monkeypatch.setattr("swath.backends.sqlite.store.claims.LEASE_BYTES", 1 << 30)
     held, _ = await measure(tmp_path, Plan(items=6_000, others=6_000, large_inputs=24, leases=60, durable=False))

@@ -24,22 +24,22 @@ HOLDER = f"""
 import asyncio, sys
 from pathlib import Path
 from swath.backends.clock import SystemClock
-from swath.backends.sqlite.store.store import EmbeddedStore
-from swath.domain.lease import Report
+from swath.backends.sqlite.store.store import SqliteStore
+from swath.domain.lease import SlotReport
 from tests.contract.suites.builders import success
 
 async def main():
-    store = EmbeddedStore.open(Path(sys.argv[1]), SystemClock(), {LEASE_SECONDS})
+    store = SqliteStore.open(Path(sys.argv[1]), SystemClock(), {LEASE_SECONDS})
     while True:
         lease = await store.claim("holder")
         if lease is None:
             await asyncio.sleep(0.01)
             continue
         assert store.begin(lease, 1)
-        await store.finish(lease, [], [], Report(ceiling=1, demand=1, begun=(1,)))
+        await store.finish(lease, [], [], SlotReport(ceiling=1, demand=1, begun=(1,)))
         print("alone" if lease.alone else "not alone", flush=True)
         sys.stdin.readline()
-        grant = await store.finish(lease, [success(1)], [], Report(ceiling=1, demand=1))
+        grant = await store.finish(lease, [success(1)], [], SlotReport(ceiling=1, demand=1))
         print(grant.directive, *grant.accepted, flush=True)
 
 asyncio.run(main())

@@ -126,13 +126,13 @@ async def test_a_settlement_that_died_at_any_step_is_completed_by_anybody(
 _WRITER = textwrap.dedent("""
     import asyncio, os, pathlib, signal, sys, threading
     from swath.backends.sqlite.results.results import FolderResults
-    from swath.observe import crash_points
-    from swath.ports.result_storage import Addition
+    from swath.observability import crash_points
+    from swath.ports.result_storage import PackAppend
 
     async def main(root, act):
         storage = FolderResults(pathlib.Path(root))
         await storage.open_lease("job", 1)
-        await storage.append("job", 1, {"warc.gz": Addition(b"one;", b"head;"), "jsonl": Addition(b"line 1\\n")})
+        await storage.append("job", 1, {"warc.gz": PackAppend(b"one;", b"head;"), "jsonl": PackAppend(b"line 1\\n")})
         await act(storage)
 
     async def die(storage):
@@ -147,7 +147,7 @@ _WRITER = textwrap.dedent("""
             return real(*args)
 
         os.pwrite = frozen
-        await storage.append("job", 1, {"warc.gz": Addition(b"late;")})
+        await storage.append("job", 1, {"warc.gz": PackAppend(b"late;")})
         print("woke up and wrote", flush=True)
 
     asyncio.run(main(sys.argv[1], globals()[sys.argv[2]]))

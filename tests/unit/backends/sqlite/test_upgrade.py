@@ -19,7 +19,7 @@ from swath.ports.job_store import LoadStart
 from tests.contract.suites.builders import batch, end_job, listing, new_job, ready, run_all, webhook
 from tests.support.clock import FakeClock
 
-FORMER = Path(__file__).parent.parent / "fixtures" / "store_of_schema_3.sql"
+FORMER = Path(__file__).parents[3] / "fixtures" / "store_of_schema_3.sql"
 
 _OTHER_BOOT = "UPDATE meta SET value = 'another' WHERE key = 'boot'"
 # As a store of version 5 was.

@@ -363,13 +363,13 @@ _CHILD = """
     from swath.fetch.browser.providers.browserbase import BrowserbaseProvider
     from swath.fetch.browser.providers.browserbase import BrowserbaseApi
     from swath.domain.secret import Secret
-    from swath.fetch.egress.guard import Guard
+    from swath.fetch.egress.guard import EgressGuard
     from swath.fetch.egress.resolver import SystemResolver
     from swath.fetch.http.client.transport import DirectTransport
 
     async def main(url, key, family):
         clock = SystemClock()
-        guard = Guard(SystemResolver(clock), clock, allow_private=[url.removeprefix("http://")])
+        guard = EgressGuard(SystemResolver(clock), clock, allow_private=[url.removeprefix("http://")])
         api = BrowserbaseApi(DirectTransport(guard), Secret(key), clock, url)
         session = await BrowserbaseProvider(api, clock, family).create()
         print(session.session_id, flush=True)

@@ -132,6 +132,7 @@ def test_without_namespaces_and_helper_there_is_no_sandbox_and_it_is_said(
 
 
 def test_looking_for_one_needs_no_driver() -> None:
-    code = "import sys, swath.fetch.browser.chromium.find, swath.fetch.browser.pool.pool; print('patchright' in sys.modules)"
+    modules = "swath.fetch.browser.chromium.find, swath.fetch.browser.pool.pool"
+    code = f"import sys, {modules}; print('patchright' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "False\n"

@@ -73,8 +73,11 @@ class World:
         self.bright_data = BrightData(setup)
 
     def through_provider(
-        self, tier: ProxyType, url: str = f"http://{HOST}/", place: ProxyLocation = ProxyLocation()
-    ) -> Request:  # noqa: B008 it is frozen
+        self,
+        tier: ProxyType,
+        url: str = f"http://{HOST}/",
+        place: ProxyLocation = ProxyLocation(),  # noqa: B008 it is frozen
+    ) -> Request:
         if tier is not DATACENTER:  # it opens TLS itself, and fetches from a site that it reaches in the clear
             self.hosts[f"{HOST}:443"] = self.plain.port
         return Request(url=url, route=self.bright_data.route(tier, place), connect_timeout_seconds=2)

@@ -19,8 +19,8 @@ NOBODY = 65534
 HANG_SECONDS = 60
 WRITE = """
 import pathlib, sys
-from swath.pipeline.results.export.output_file import writing
-with writing(pathlib.Path(sys.argv[1])) as part:
+from swath.pipeline.results.export.output_file import open_output
+with open_output(pathlib.Path(sys.argv[1])) as part:
     part.path.write_text("whole")
     part.publish(replace=False)
 """

@@ -1,4 +1,4 @@
-"""Checks that Chromium is installed, starts within seconds and runs in its sandbox, or that the remote browser answers."""
+"""Checks that Chromium is installed, starts and runs in its sandbox, or that the remote browser answers."""
 
 from __future__ import annotations
 
