@@ -223,5 +223,7 @@ async def _kill_and_look(worker: asyncio.subprocess.Process, data: Path, leaders
         await until(lambda: all(is_dead(pid) for pid in leaders))
     else:
         assert not any(is_dead(pid) for pid in leaders)
-    assert reap(family_of(data)) == (0 if leashed == "yes" else 2)
+    found = reap(family_of(data))
+    # Without it the browser and the driver; one that Chromium has just begun may be a leader of its own for a moment.
+    assert found == 0 if leashed == "yes" else found >= len(leaders)
     assert all(is_dead(pid) for pid in leaders)
