@@ -74,8 +74,6 @@ def make_webhook(status: JobStatus, metadata: JobMetadata, configured_url: str |
     )
 
 
-_log = logging.getLogger("swath.finish")
-
 _SWEEP_ITEMS: Final = 5_000
 _READ_ITEMS: Final = 1_000
 _MAX_RETRY_SECONDS: Final = 60.0
